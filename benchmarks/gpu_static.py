@@ -155,11 +155,11 @@ def judge(graph: Graph, arch: str) -> Verdict:
     least = sum(map(_bytes, whole | set(graph.outputs)))
     start = time.perf_counter()
     lifted = lift_weights(device.fused(graph, machine))
-    made: dict[str, Built] = {}
+    kernels_of: dict[str, Built] = {}
     for body in lifted.bodies.values():
-        if body.key not in made:
-            made[body.key] = Built(lower(body, machine), machine)
-    bodies = {node: (body, made[body.key]) for node, body in lifted.bodies.items()}
+        if body.key not in kernels_of:
+            kernels_of[body.key] = Built(lower(body, machine), machine)
+    bodies = {node: (body, kernels_of[body.key]) for node, body in lifted.bodies.items()}
     spent = time.perf_counter() - start
     pack_weights(lifted.weights, bodies)
     steps: dict[str, list[str]] = {}

@@ -42,7 +42,6 @@ def _own() -> tuple[Any, Any, Any]:
         tirx.BF16ComputeLegalize(),
         tirx.NarrowDataType(32),
         tirx.VectorizeLoop(True),
-        tirx.StorageRewrite(),
         tirx.UnrollLoop(),
         tirx.StmtSimplify(),
         tirx.VerifyMemory(),

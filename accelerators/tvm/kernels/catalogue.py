@@ -21,6 +21,7 @@ from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.bodies.recurrent import GATES
 from accelerators.tvm.kernels.attention.attention import attention
 from accelerators.tvm.kernels.attention.cached import cached_attention
+from accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
@@ -137,6 +138,7 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
+    _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),

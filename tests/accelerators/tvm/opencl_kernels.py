@@ -22,6 +22,7 @@ def numbers(*shape: int) -> np.ndarray:
 def graphs() -> dict[str, pt.Graph]:
     """A small graph for each rule that schedules kernels for GPUs; sizes that divide nothing."""
     square, row, image = (pt.variable("x", "float32", shape) for shape in ((9, 37), (3, 70), (1, 3, 7, 9)))
+    heads = pt.variable("x", "float32", (2, 40, 17))
     ops = {
         "product": pt.op("MatMul", square, pt.constant(numbers(37, 11))),
         "product with a vector": pt.op("MatMul", pt.variable("x", "float32", (1, 70)), pt.constant(numbers(70, 13))),
@@ -30,6 +31,7 @@ def graphs() -> dict[str, pt.Graph]:
         "norm": pt.op("LayerNormalization", row, pt.constant(numbers(70)), pt.constant(numbers(70))),
         "transpose": pt.op("Transpose", square, perm=[1, 0]),
         "convolution": pt.op("Conv", image, pt.constant(numbers(5, 3, 3, 3)), pads=[1, 1, 1, 1]),
+        "attention": pt.op("MatMul", pt.op("Softmax", pt.op("MatMul", heads, pt.op("Transpose", heads, perm=[0, 2, 1]))), heads),
         "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
     }
     return {name: pt.Graph([node], name="net") for name, node in ops.items()}

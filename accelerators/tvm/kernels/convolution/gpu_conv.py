@@ -11,8 +11,8 @@ import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.image import Image, all_of, make_image
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, if_inside
+from accelerators.tvm.kernels.convolution.image import Image, make_image
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
@@ -157,8 +157,8 @@ class _Layer:
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
-            place = _flat(positions, image.sizes)
-            numbers = read(source, (picture, group * self.inner + channel, place), lanes)
+            position = _flat(positions, image.sizes)
+            numbers = read(source, (picture, group * self.inner + channel, position), lanes)
             return if_inside(all_of(tests), numbers, 0.0) if tests else numbers
 
         return Side(tile.columns, listed, lanes, number)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
@@ -148,14 +148,6 @@ class Image:
             inside()
         with kernel.otherwise():
             _fill(kernel, into, start, width)
-
-
-def all_of(conditions: Sequence[Value]) -> Value:
-    """A condition that holds if all of these hold."""
-    joined = conditions[0]
-    for condition in conditions[1:]:
-        joined = joined & condition
-    return joined
 
 
 def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:

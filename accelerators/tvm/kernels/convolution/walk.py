@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.image import Image, all_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value
+from accelerators.tvm.kernels.convolution.image import Image
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tile import Tile, start
 from accelerators.tvm.machine.machine import Machine

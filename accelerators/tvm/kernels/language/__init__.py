@@ -9,7 +9,7 @@
 
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from accelerators.tvm.kernels.language.emit import emit, narrowing, symbols_of
-from accelerators.tvm.kernels.language.expressions import if_inside, maximum, minimum, named, select
+from accelerators.tvm.kernels.language.expressions import all_of, if_inside, maximum, minimum, named, select
 from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,
@@ -64,10 +64,10 @@ from accelerators.tvm.kernels.language.types import (
 from accelerators.tvm.kernels.language.values import Operand, Value, constant
 
 __all__ = [
-    "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "bfloat16",
-    "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16", "float32", "float64",
-    "float_remainder", "floor", "if_inside", "index", "int16", "int32", "int64", "int8", "lane_max", "lane_min", "lane_sum",
-    "log", "maximum", "minimum", "named", "narrowing", "nearest", "power", "quotient", "remainder", "select", "sqrt",
-    "symbols_of", "tdpbf16ps", "tdpbusd", "tile_configure", "tile_load", "tile_release", "tile_store", "tile_zero", "type_of",
-    "uint16", "uint32", "uint64", "uint8", "vpdpbusd", "vpermps", "vpmaddwd",
+    "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "Type", "Value", "all_of",
+    "bfloat16", "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16",
+    "float32", "float64", "float_remainder", "floor", "if_inside", "index", "int16", "int32", "int64", "int8", "lane_max",
+    "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "narrowing", "nearest", "power", "quotient", "remainder",
+    "select", "sqrt", "symbols_of", "tdpbf16ps", "tdpbusd", "tile_configure", "tile_load", "tile_release", "tile_store",
+    "tile_zero", "type_of", "uint16", "uint32", "uint64", "uint8", "vpdpbusd", "vpermps", "vpmaddwd",
 ]

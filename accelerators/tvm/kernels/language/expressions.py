@@ -108,6 +108,14 @@ def named(value: Value, body: Callable[[Value], Value]) -> Value:
     return Named(inner.type, variable, value, inner)
 
 
+def all_of(conditions: Sequence[Value]) -> Value:
+    """A condition that holds if all of these hold."""
+    joined = conditions[0]
+    for condition in conditions[1:]:
+        joined = joined & condition
+    return joined
+
+
 def walk(values: Sequence[Value]) -> Iterator[Value]:
     """All expressions in these, each object once."""
     waiting: list[Value] = list(values)

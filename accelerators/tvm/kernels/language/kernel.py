@@ -104,7 +104,7 @@ class Kernel:
         return buffer
 
     def shared(self, name: str, element: Element, shape: Shape) -> Buffer:
-        """A buffer that the threads of a block share, on a GPU."""
+        """A buffer that the threads of a block share, on a GPU; it stands beside no loop and no condition inside the launch."""
         return self._allocated(Buffer(name, element, shape, "shared", self._add))
 
     def name_value(self, name: str, value: Operand) -> Value:

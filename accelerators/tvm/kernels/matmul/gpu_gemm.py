@@ -8,8 +8,7 @@ import numpy as np
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.convolution.image import all_of
-from accelerators.tvm.kernels.language import Buffer, Value, if_inside
+from accelerators.tvm.kernels.language import Buffer, Value, all_of, if_inside
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.matmul.gemm import Product as Match
 from accelerators.tvm.kernels.matmul.gemm import find_product

@@ -86,7 +86,6 @@ class Product:
             if steps > 1:
                 with kernel.when(step + 1 < steps):
                     self._put((step + 1) % STAGES)
-            if steps > 1 or tile.slices > 1:  # TVM gives the memory of what is not read any more to the slices' sums.
                 kernel.barrier()
         if tile.slices > 1:
             self._join(store, bounds)
@@ -179,10 +178,10 @@ class Product:
                     with self._below(column, bounds[1]):
                         store(total(r, c), row, column)
 
-    def _below(self, place: Value, bound: Value | None) -> ExitStack:
+    def _below(self, at: Value, bound: Value | None) -> ExitStack:
         stack = ExitStack()
         if bound is not None:
-            stack.enter_context(self.kernel.when(place < bound))
+            stack.enter_context(self.kernel.when(at < bound))
         return stack
 
 

@@ -1,4 +1,4 @@
-"""Products and convolutions of our own on GPUs: every cut computes what the reference does, on any OpenCL driver."""
+"""Products, convolutions and attention of our own on GPUs: every cut computes what the reference does, on any OpenCL driver."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.code import nvcc
+from accelerators.tvm.kernels.attention import gpu_attention
+from accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
 from accelerators.tvm.kernels.convolution import gpu_conv
 from accelerators.tvm.kernels.matmul import gpu_gemm
 from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, cycles, tiles
@@ -88,6 +90,44 @@ def test_a_residual_block_is_one_launch_a_convolution(opencl: None) -> None:
     image = pt.variable("x", "float32", (1, 8, 4, 4))
     product = pt.op("Conv", image, pt.constant(numbers(8, 8, 1, 1)))
     matches(pt.op("Relu", pt.op("Sum", product, image)), "gpu_convolution", numbers(1, 8, 4, 4))
+
+
+MASKS = {"none": None, "causal": "float32", "keys": "bool", "all keys": "bool"}
+
+
+@EXAMPLES
+@given(
+    st.sampled_from([Cut(64, 4, 32), Cut(32, 2, 16), Cut(16, 1, 32), Cut(16, 2, 8), Cut(8, 1, 16)]),
+    st.integers(1, 33), st.integers(16, 40), st.sampled_from([8, 12, 17]), st.sampled_from([16, 17, 32]),
+    st.sampled_from([*MASKS]),
+)
+def test_attention_of_any_cut(opencl: None, cut: Cut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
+    """Odd lengths; masked keys, rows with no key at all, which torch makes zeros of, and rows that see what came before."""
+    arrays = [numbers(2, rows, 2, depth), numbers(2, 2, keys, depth, seed=1), numbers(2, 2, keys, columns, seed=2)]
+    query, key, value = (pt.variable(name, "float32", array.shape) for name, array in zip("qkv", arrays))
+    across = pt.op("Transpose", query, perm=[0, 2, 1, 3]), pt.op("Transpose", key, perm=[0, 1, 3, 2])
+    scores = pt.op("Mul", pt.op("MatMul", *across), pt.constant(np.float32(0.5)))
+    if masked == "causal":
+        arrays.append(np.where(np.arange(keys) > np.arange(rows)[:, None], -np.inf, 0).astype("float32")[None, None])
+        scores = pt.op("Add", scores, pt.variable("m", "float32", arrays[-1].shape))
+    elif MASKS[masked] == "bool":
+        arrays.append(np.broadcast_to(np.arange(keys) >= (keys if masked == "all keys" else keys - 3), (1, 1, 1, keys)).copy())
+        scores = pt.op("Where", pt.variable("m", "bool", arrays[-1].shape), scores, pt.constant(np.float32(-np.inf)))
+    weights = pt.op("Softmax", scores, axis=-1)
+    if masked == "all keys":
+        weights = pt.op("Where", pt.op("IsNaN", weights), pt.constant(np.float32(0)), weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_attention, "cuts", lambda *sizes: iter([cut]))
+        matches(pt.op("MatMul", weights, value), "gpu_attention", *arrays)
+
+
+def test_attention_fills_the_gpu() -> None:
+    """BERT's layer, and one whose heads are too deep for large blocks."""
+    gpu = cuda_gpu("sm_80")
+    for sizes in ((12, 128, 64, 64), (16, 128, 128, 128)):
+        first = next(cuts(gpu, *sizes))
+        assert sizes[0] * -(-sizes[1] // first.rows) >= gpu.cores and first.shared(*sizes[2:]) <= gpu.shared
+    assert next(cuts(gpu, 1, 8, 4096, 64), None) is None
 
 
 def test_constants_of_more_than_seven_digits(opencl: None) -> None:
