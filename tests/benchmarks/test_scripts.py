@@ -68,6 +68,15 @@ def test_torch_modules() -> None:
     assert said.splitlines()[-1].replace(" ", "").startswith("|bert|yes|1|none|")
 
 
+@pytest.mark.slow
+def test_closeness() -> None:
+    pytest.importorskip("onnxruntime.quantization")
+    row = run("closeness", "--models", "squeezenet", "--seeds", "5").splitlines()[-1].split(" | ")
+    assert row[0] == "| squeezenet"
+    largest, mean = map(float, row[1].split(", "))
+    assert largest <= 1 and 0 < mean <= 0.1
+
+
 def test_recurrent() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
