@@ -210,13 +210,15 @@ def test_a_file_name_of_accelerators_means_one_thing() -> None:
 
 
 def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
-    """What `threads_for` and `tasks_for` are asked about is a constant of `machine/work.py`."""
+    """What `threads_for`, `tasks_for` and `is_shared_out` are asked about is a constant of `machine/work.py`."""
     named = set(re.findall(r"^([A-Z_]+) = ", (ROOT / "accelerators/tvm/machine/work.py").read_text("utf-8"), re.MULTILINE))
     wrong = []
     for path in sources("accelerators/tvm/kernels", "accelerators/tvm/schedules"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".threads_for", ".tasks_for")):
                 wrong += [place(path, node.lineno) for least in node.args[1:] if ast.unparse(least) not in named]
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "is_shared_out":
+                wrong += [place(path, node.lineno) for least in node.args[2:] if ast.unparse(least) not in named]
             if isinstance(node, ast.Assign) and {ast.unparse(target) for target in node.targets} & {"SERIAL", "TASKS"}:
                 wrong.append(place(path, node.lineno))
     assert not wrong, "\n".join(wrong)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,9 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.errors import CompileError
+from accelerators.tvm.kernels.shared.nest import is_shared_out
+from accelerators.tvm.machine.machine import host_machine
+from accelerators.tvm.machine.work import STEPS
 from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from accelerators.tvm.sizes.views import SizedView
 
@@ -193,6 +198,34 @@ def chance(kept: list[Any] = []) -> Any:  # noqa: B006  # compiled once for all 
         graph = attention(mask=False)
         kept += [pt.compile(graph, "cpu"), pt.compile(graph, "reference")]
     return kept
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_little_work_is_one_thread_s(threads: int) -> None:
+    """Whether threads share a chain, rows or a move is decided when the sizes are known."""
+    x, y = (pt.variable(name, "float32", ("N", "M", 5)) for name in "xy")
+    added = pt.op("Tanh", pt.op("Add", x, y))
+    norm = pt.op("LayerNormalization", x, pt.constant(numbers(5)), pt.constant(numbers(5)), name="norm")
+    outputs = [added, norm, pt.op("Transpose", x, perm=[1, 0, 2])]
+    model = pt.compile(pt.Graph(outputs, [x, y]), "cpu", config={"NUM_THREADS": threads})
+    reference = pt.compile(pt.Graph(outputs, [x, y]), "reference")
+    sizes = [(1, 1), (1, 819), (1, 820), (3, 273), (2, 4000), (1, 16384)]  # about pieces of 4,096 numbers, and on both sides
+    for n, m in sizes:
+        given = numbers(n, m, 5), numbers(n, m, 5)
+        for a, b in zip(model(*given), reference(*given), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+    assert specialized(model).sizes == ()
+    shared = [kernel for kernel in model.kernels() if "parallel" in str(kernel.text)]
+    assert len(shared) == (3 if threads > 1 else 0)
+    assert all(re.search(r"if s0 \* s1 >= \d+:", str(kernel.text)) for kernel in shared), "decided by the sizes"
+
+
+def test_work_that_is_always_enough_is_always_shared() -> None:
+    machine, a, b = attrs.evolve(host_machine(2), threads=2), cast("int", A), cast("int", B)
+    assert is_shared_out(STEPS, machine) is True and is_shared_out(STEPS - 1, machine) is False
+    assert is_shared_out(a * STEPS, machine) is True
+    assert str(is_shared_out(a * b * 8, machine)) == f"a * b >= {STEPS // 8}"
+    assert is_shared_out(a * b * 8, attrs.evolve(machine, threads=1)) is False
 
 
 def test_slices_at_any_size() -> None:

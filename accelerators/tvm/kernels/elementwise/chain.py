@@ -16,15 +16,15 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
-from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import pieces, start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent, is_multiple
 from graph.node import Node
@@ -34,6 +34,9 @@ DEAR_STEPS = 8
 
 UNROLLED = 4
 """Vectors that are worked on at a time, so that one's latency hides another's."""
+
+PIECE = 4096
+"""So many numbers are a task where it is known only while running how many there are."""
 
 MOST_PIECES = 256
 """Into so many parts at most a loop that no vector divides is cut."""
@@ -49,7 +52,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
     operands = dict(enumerate(flat.operands))
     kernel, inputs, outputs = problem.kernel("chain", operands, [flat.shape] * len(problem.outputs))
     writing = _Writing(problem, kernel, inputs, outputs, flat, formulas)
-    writing.write(_Cut.of(problem, flat.shape, machine), machine.threads_for(_steps(body, shape)) > 1)
+    writing.write(_Cut.of(problem, flat.shape, machine), is_shared_out(_steps(body, shape), machine))
     return problem.draft(kernel, "chain")
 
 
@@ -97,7 +100,7 @@ class _Flat:
 class _Cut:
     """How the innermost dimension is walked: so many pieces of so many vectors of so many lanes."""
 
-    pieces: int
+    pieces: Operand
     vectors: int
     lanes: int
     """How many numbers are worked on at once; 1: that is left to LLVM."""
@@ -115,7 +118,7 @@ class _Cut:
         inside = [node[0] for node in ops] if is_quantized else []
         sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs, *inside)]
         if isinstance(extent, Extent) and not is_multiple(extent, machine.lanes):
-            return cls(1, 1, 1, extent)
+            return cls(pieces(extent, PIECE), 1, 1, PIECE) if len(shape) == 1 else cls(1, 1, 1, extent)
         if is_quantized and max(sizes) > 2 and extent >= machine.lanes:
             vectors = next(k for k in (UNROLLED, 2, 1) if k == 1 or (extent >= 2 * k * machine.lanes))
             return cls(math.ceil(extent / (machine.lanes * vectors)), vectors, machine.lanes, 1)
@@ -126,8 +129,8 @@ class _Cut:
             fits = [k for k in (UNROLLED, 2) if lanes * k * max(sizes) <= room and is_multiple(extent, lanes * k)]
             vectors = (fits or [1])[0]
             return cls(extent // (lanes * vectors), vectors, lanes, 1)
-        pieces = 1 if len(shape) > 1 else max((d for d in range(1, MOST_PIECES + 1) if is_multiple(extent, d)), default=1)
-        return cls(pieces, 1, 1, extent // pieces)
+        parts = 1 if len(shape) > 1 else max((d for d in range(1, MOST_PIECES + 1) if is_multiple(extent, d)), default=1)
+        return cls(parts, 1, 1, extent // parts)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -139,7 +142,7 @@ class _Writing:
     flat: _Flat
     formulas: dict[Node, Formula]
 
-    def write(self, cut: _Cut, is_work: bool) -> None:
+    def write(self, cut: _Cut, is_work: bool | Value) -> None:
         """The loops: outer dimensions, pieces of the innermost, vectors, lanes."""
         kernel = self.kernel
         with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as indices:
@@ -156,8 +159,14 @@ class _Writing:
                         first = start(as_index(piece), cut.vectors * cut.lanes, self.flat.shape[-1]) + vector * cut.lanes
                     self._numbers((*outer, first + lane), lane, kept)
                 else:
-                    step = loops.enter_context(kernel.loop(cut.inner, "e"))
+                    step = loops.enter_context(kernel.loop(self._numbers_of(cut, piece), "e"))
                     self._numbers((*outer, piece * cut.inner + step), 0, kept)
+
+    def _numbers_of(self, cut: _Cut, piece: Operand) -> Operand:
+        """How many numbers a piece has: the last has fewer, where it is known only while running how many there are."""
+        if isinstance(cut.pieces, int):
+            return cut.inner
+        return minimum(cut.inner, as_index(self.flat.shape[-1]) - piece * cut.inner)
 
     def _kept(self) -> list[Node]:
         """The ops whose results stay in a register: dear ones, those with several readers, and all of a chain with several

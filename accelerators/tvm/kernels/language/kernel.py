@@ -140,8 +140,10 @@ class Kernel:
         """A block for all lanes of a vector at once."""
         return self.loop(count, name, "vectorized")
 
-    def tasks(self, count: Operand, name: str, parallel: bool) -> AbstractContextManager[Value]:
-        """A block for each task; several threads share them where the work is worth it."""
+    def tasks(self, count: Operand, name: str, parallel: bool | Value) -> AbstractContextManager[Value]:
+        """A block for each task; several threads share them where the work is worth it, which may be known only while running."""
+        if isinstance(parallel, Value):
+            return self._tasks_if(parallel, count, name)
         return self.loop(count, name, "parallel" if parallel and not (isinstance(count, int) and count == 1) else "serial")
 
     @contextmanager
@@ -155,6 +157,16 @@ class Kernel:
             self.loop(threads, "thread", "threads") as thread,
         ):
             yield x, y, z, thread
+
+    @contextmanager
+    def _tasks_if(self, parallel: Value, count: Operand, name: str) -> Iterator[Value]:
+        """A block for each task, emitted twice: for several threads where the condition holds, and for one."""
+        self._check(parallel)
+        with self.loop(count, name, "parallel") as task:
+            yield task
+        shared = self._blocks[-1].pop()
+        assert isinstance(shared, Loop)
+        self._blocks[-1].append(When(parallel, [shared], [Loop(shared.variable, shared.count, "serial", shared.body)]))
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

@@ -16,7 +16,7 @@ import numpy as np
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, part_of, strides_in
 from accelerators.tvm.machine.machine import Machine
@@ -155,7 +155,7 @@ def _piece(
 
 def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine: Machine) -> None:
     """The loops of one piece."""
-    is_shared = machine.threads_for(piece.count) > 1
+    is_shared = is_shared_out(piece.count, machine)
     *outer, last = piece.dimensions
     turned = [d for d in outer if d.read == 1 and not _is_open(d, last)] if last.read not in (0, 1) else []
     if not turned:

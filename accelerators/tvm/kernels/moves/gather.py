@@ -9,10 +9,10 @@ import math
 import attrs
 
 from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.machine.machine import Machine
@@ -37,7 +37,7 @@ def gather(body: Body, machine: Machine) -> Draft | None:
     flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
     kernel, inputs, (y,) = problem.kernel("gather", flat, [(math.prod(result),)])
     x, chosen = (inputs[position] for position in positions if position is not None)
-    is_work = machine.threads_for(math.prod(result), MOVES) > 1
+    is_work = is_shared_out(math.prod(result), machine, MOVES)
     _Reading(node, kernel, x, chosen, y, machine.lanes, is_work).write(data, indices)
     return problem.draft(kernel, "gather")
 
@@ -53,7 +53,7 @@ class _Reading:
     result: Buffer
     lanes: int
     """The width of a vector; where it is 1, each number is copied by itself."""
-    is_work: bool
+    is_work: bool | Value
 
     def write(self, data: Shape, indices: Shape) -> None:
         """The loops, by what the op's indices say."""

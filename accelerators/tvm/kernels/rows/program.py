@@ -21,6 +21,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
@@ -111,7 +112,7 @@ class _Writing:
     def write(self) -> None:
         """Write a loop over the rows."""
         program, kernel = self.program, self.kernel
-        many = self.machine.threads_for(program.rows * program.columns * PASSES) > 1 and program.rows != 1
+        many = program.rows != 1 and is_shared_out(program.rows * program.columns * PASSES, self.machine)
         with kernel.tasks(program.rows, "r", many) as r:
             self.r = r
             self._allocate()

@@ -6,20 +6,39 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from accelerators.tvm.kernels.language import Kernel, Operand
+from accelerators.tvm.kernels.language import Kernel, Operand, Value
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import STEPS
+from accelerators.tvm.sizes.extent import Extent, known_least
+
+
+def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | Value:
+    """Is so much work shared among the threads? What is known only while the kernel runs is decided then."""
+    is_enough = machine.threads > 1 and known_least(amount) >= least
+    if is_enough or machine.threads == 1 or not isinstance(amount, Extent):
+        return is_enough
+    factor = math.gcd(*amount.terms.values())  # In indices of 32 bits the amount itself may have no room.
+    return as_index(amount // factor) >= math.ceil(least / factor)
 
 
 @contextmanager
-def nest(kernel: Kernel, sizes: Sequence[int], is_shared: bool, name: str = "d") -> Iterator[list[Operand]]:
+def nest(kernel: Kernel, sizes: Sequence[Operand], is_shared: bool | Value, name: str = "d") -> Iterator[list[Operand]]:
     """A block for each position of an array of these sizes: nested loops, or one loop over all positions that threads share.
     Counters have this name and a number."""
     with ExitStack() as loops:
-        if not is_shared or math.prod(sizes) == 1:
-            yield [loops.enter_context(kernel.loop(size, f"{name}{d}")) if size != 1 else 0 for d, size in enumerate(sizes)]
+        if is_shared is False or all(map(_is_one, sizes)):
+            named = [(size, f"{name}{d}") for d, size in enumerate(sizes)]
+            yield [0 if _is_one(size) else loops.enter_context(kernel.loop(size, counter)) for size, counter in named]
             return
-        task = loops.enter_context(kernel.loop(math.prod(sizes), "task", "parallel"))
+        task = loops.enter_context(kernel.tasks(math.prod(sizes), "task", is_shared))
         indices: list[Operand] = []
         for d, size in enumerate(sizes):
             index = task // math.prod(sizes[d + 1 :])
-            indices.append((index % size if d else index) if size != 1 else 0)
+            indices.append((index % size if d else index) if not _is_one(size) else 0)
         yield indices
+
+
+def _is_one(size: Operand) -> bool:
+    """Is it known to be one?"""
+    return isinstance(size, int) and size == 1
