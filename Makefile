@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
+.PHONY: help demo test check-all check-gpu soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -18,6 +18,10 @@ test:  ## ruff, mypy and all quick tests
 
 check-all:  ## the same with the slow tests, and with torch (a large download)
 	@.ci/run all
+
+check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here, with zoo and ONNX's node tests (not on a simulator)
+	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl.py tests/accelerators/tvm/test_cuda.py \
+	    tests/accelerators/tvm/test_opencl_models.py $(ARGS)
 
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
 	@.venv/bin/python -m tests.soak $(ARGS)

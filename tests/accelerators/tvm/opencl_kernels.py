@@ -2,7 +2,7 @@
 
     OCLGRIND_DATA_RACES=1 python -m tests.accelerators.tvm.opencl_kernels [without]
 
-With an argument the barriers are taken out: then each of these kernels is wrong, which shows that they are seen."""
+With an argument the barriers are taken out: then each kernel that has any is wrong, which shows that they are seen."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def graphs() -> dict[str, pt.Graph]:
     """A small graph for each rule that schedules kernels for GPUs; sizes that divide nothing."""
     square, row, image = (pt.variable("x", "float32", shape) for shape in ((9, 37), (3, 70), (1, 3, 7, 9)))
     heads = pt.variable("x", "float32", (2, 40, 17))
+    places = np.random.default_rng(1).permuted(np.tile(np.arange(-35, 35), (3, 1)), axis=1)
     ops = {
         "product": pt.op("MatMul", square, pt.constant(numbers(37, 11))),
         "product with a vector": pt.op("MatMul", pt.variable("x", "float32", (1, 70)), pt.constant(numbers(70, 13))),
@@ -33,6 +34,9 @@ def graphs() -> dict[str, pt.Graph]:
         "convolution": pt.op("Conv", image, pt.constant(numbers(5, 3, 3, 3)), pads=[1, 1, 1, 1]),
         "attention": pt.op("MatMul", pt.op("Softmax", pt.op("MatMul", heads, pt.op("Transpose", heads, perm=[0, 2, 1]))), heads),
         "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
+        "chain": pt.op("Tanh", pt.op("Mul", row, pt.constant(np.array(0.3, "float32")))),
+        "gather": pt.op("GatherElements", row, pt.constant(places), axis=1),
+        "scatter": pt.op("ScatterElements", row, pt.constant(places), pt.constant(numbers(3, 70)), axis=1),
     }
     return {name: pt.Graph([node], name="net") for name, node in ops.items()}
 
