@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from accelerators import CompiledModel
+from accelerators.arrays.distance import scales
 from accelerators.compiling import compile as compile_model
 from graph.graph import Graph
 from graph.node import NodeEntry
@@ -32,7 +33,7 @@ class Layer:
     absolute: float
     """The largest |a - b|; infinite where one has a size, a NaN or an infinity that the other has not."""
     relative: float
-    """The same over the largest |b|."""
+    """The same over the largest |b|, the numbers of a mask apart from the others."""
     cosine: float
     """The cosine between the two as vectors; 1 where they point the same way."""
     nans: tuple[int, int] = (0, 0)
@@ -121,10 +122,10 @@ def layer_of(name: str, op: str, is_output: bool, array: Array, wanted: Array) -
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(a - b))
-    absolute = float(np.where(np.isnan(apart), np.inf, apart).max())
+    apart = np.where(np.isnan(apart), np.inf, apart)
     both = np.isfinite(a) & np.isfinite(b)
-    largest = float(np.abs(b[both]).max(initial=0.0))
-    return Layer(name, op, is_output, absolute, absolute / (largest or 1.0), _cosine(a[both], b[both]), **counts)
+    relative = float((apart / scales(b)).max())
+    return Layer(name, op, is_output, float(apart.max()), relative, _cosine(a[both], b[both]), **counts)
 
 
 def _range(array: Array) -> Range:

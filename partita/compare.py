@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from accelerators.arrays.distance import scales
 from accelerators.errors import BadConfig
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -88,14 +89,15 @@ def compare(
     expected: Sequence[Any],
     tolerance: float | None = None,
     precision: str = "f32",
-    plain: bool = False,
+    inner: bool = False,
 ) -> list[Difference]:
     """The outputs of a graph, one by one. Without a `tolerance` each output has that of the element types that it was
-    computed in, or of the `precision` that was asked for. `plain` compares what a Softmax made as anything else."""
+    computed in, or of the `precision` that was asked for. `inner` is for values within a model: what a Softmax made is compared
+    as anything else, and the numbers of a mask are held against each other alone, since they would hide any other error."""
     differences = []
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
-        logarithms = entry.node.op == "Softmax" and not plain
-        worst, where = _worst(a, b, logarithms)
+        logarithms = entry.node.op == "Softmax" and not inner
+        worst, where = _worst(a, b, logarithms, inner)
         allowed = tolerance_of(entry, b, precision) if tolerance is None else tolerance
         steps = isinstance(b, np.ndarray) and b.dtype.name in STEPS and np.isfinite(worst)
         differences.append(Difference(name, worst, where, logarithms, allowed, bool(steps)))
@@ -131,7 +133,7 @@ def _is_float(value: np.ndarray[Any, Any]) -> bool:
     return value.dtype.kind in "fc" or "float" in value.dtype.name
 
 
-def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
+def _worst(a: Any, b: Any, logarithms: bool, inner: bool = False) -> tuple[float, tuple[int, ...]]:
     if not isinstance(b, np.ndarray) or not isinstance(a, np.ndarray):
         return (0.0 if _equal(a, b) else np.inf), ()
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -150,6 +152,10 @@ def _worst(a: Any, b: Any, logarithms: bool) -> tuple[float, tuple[int, ...]]:
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0, np.abs(a - b))
     apart = np.where(np.isnan(apart), np.inf, apart)
+    if inner and b.dtype.kind == "f":
+        apart = apart / scales(b)
+        position = np.unravel_index(int(apart.argmax()), apart.shape)
+        return float(apart[position]), tuple(map(int, position))
     finite = np.abs(b[np.isfinite(b)])
     scale = float(finite.max()) if finite.size else 0.0
     position = np.unravel_index(int(apart.argmax()), apart.shape)

@@ -97,7 +97,7 @@ def _number(units: Sequence[Unit], subgraph: int | str) -> int:
 def _tolerance(kept: Capsule, asked: float | None) -> float:
     """The error that is allowed: what was asked for, or else what the element types allow."""
     precision = str(kept.config.get("PRECISION") or "f32")
-    differences = compare(kept.graph, kept.expected, kept.expected, asked, precision, plain=True)
+    differences = compare(kept.graph, kept.expected, kept.expected, asked, precision, inner=True)
     return max((one.tolerance for one in differences), default=0.0)
 
 

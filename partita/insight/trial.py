@@ -125,7 +125,7 @@ def _tried(
         layer_of(entry.name, str(entry.node.op), True, a, b)
         for entry, a, b in zip(unit.body.outputs, outputs, expected, strict=True) if is_numeric(a) and is_numeric(b)
     )
-    differences = compare(unit.body, outputs, expected, measure.tolerance, measure.precision, plain=True)
+    differences = compare(unit.body, outputs, expected, measure.tolerance, measure.precision, inner=True)
     excess = max(map(_excess, differences), default=0.0)
     if not all(_same_bits(outputs, other) for other in again):
         return Trial(members, VARIES, np.inf, layers, "two runs on the same inputs differ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.arrays.distance import array_distance
 from accelerators.capsules.anonymous import anonymous
 from accelerators.capsules.capsule import FILES
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
@@ -77,6 +79,17 @@ def test_a_fault_that_is_only_wrong_by_a_smaller_tolerance_stays_wrong(tmp_path:
         assert pt.diagnose(convolutions(), device).ok
     data = json.loads((pt.capsule(diagnosis.fault, tmp_path / "relu") / "capsule.json").read_text())
     assert data["tolerance"] == 1e-4
+
+
+def test_the_script_has_the_measure_of_a_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where a mask, or numbers that only look like one, stand beside the others."""
+    is_right = runpy.run_path(str(ROOT / "accelerators/capsules/run.py.txt"))["is_right"]
+    for wanted in ([2, 1, -1e9], [2, 1, -1e9, -np.inf], [2, 1, -900], [20, 1, -1001], [1e9, 1, 2], [0, 0, -1e9], [np.nan, 1]):
+        array = np.array(wanted, np.float32)
+        error = array_distance(array * np.float32(1.01), array)
+        assert is_right("y", array * np.float32(1.01), array, error * 1.001)
+        assert not is_right("y", array * np.float32(1.01), array, error * 0.999)
+    assert "error 1.00e-02, at most" in capsys.readouterr().out
 
 
 def test_an_engine_needs_no_partita(tmp_path: Path) -> None:

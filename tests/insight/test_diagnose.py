@@ -41,6 +41,38 @@ def test_each_planted_fault_is_found(make: Any, kind: str) -> None:
         assert is_within_bound(diagnosis.fault), str(diagnosis)
 
 
+def masked(least: float) -> pt.Graph:
+    """Scores with a mask, and the chances that are made of them."""
+    kept = np.array([[True, True, True, False]] * 3)
+    value: Any = pt.variable("x", "float32", (3, 4))
+    for op, name in (("Neg", "neg"), ("Exp", "exp"), ("Tanh", "tanh"), ("Sin", "sin"), ("Cos", "scores")):
+        value = pt.op(op, value, name=name)
+    value = pt.op("Add", value, pt.constant(np.where(kept, 0, least).astype(np.float32)), name="masked")
+    return typed(pt.Graph([pt.op("Neg", pt.op("Softmax", value, name="chances"), name="y")], name="masked"))
+
+
+@pytest.mark.parametrize("least", [-1e4, -1e9, float(np.finfo(np.float32).min)])
+def test_a_mask_hides_no_fault_before_it(least: float) -> None:
+    """The numbers of a mask are so large that an error of the scores beside them is nothing."""
+    graph = masked(least)
+    for plant in [*plants(graph, "off"), *plants(graph, "fused")]:
+        with faulty("reference", plant) as device:
+            diagnosis = pt.diagnose(graph, device, tolerance=1e-4)
+        assert set(diagnosis.nodes) == plant.nodes, str(diagnosis)
+        assert is_within_bound(diagnosis.fault), str(diagnosis)
+
+
+def test_a_border_behind_a_mask_hides_no_fault() -> None:
+    graph = masked(-1e9)
+    with faulty("reference", Plant("off", "scores")) as device:
+        for node in graph.nodes:
+            if node.is_op:
+                node.affinity = "reference" if node.name in ("chances", "y") else device
+        diagnosis = pt.diagnose(graph, f"HETERO:{device},reference")
+    assert diagnosis.nodes == ("scores",)
+    assert [layer.relative for layer in diagnosis.subgraphs[0].layers] == [pytest.approx(0.01, rel=1e-3)]
+
+
 def test_the_report_names_the_node_its_error_and_the_compilations() -> None:
     with faulty("reference", Plant("off", "second")) as device:
         diagnosis = pt.diagnose(convolutions(), device)
