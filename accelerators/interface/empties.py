@@ -17,7 +17,13 @@ from graph.nested import graphs_in
 from graph.node import Node
 from graph.types import TensorType, Type
 
-SUMMING = frozenset(
+REDUCING = frozenset(
+    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
+    " ReduceSumSquare".split()
+)
+"""Ops whose second input, if they have one, names dimensions, of which there may be none."""
+
+SUMMING = REDUCING | frozenset(
     "Attention AveragePool Col2Im Conv ConvInteger ConvTranspose DFT DeformConv DynamicQuantizeLinear Einsum GRU Gemm"
     " GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization InstanceNormalization LSTM LayerNormalization"
     " LpPool MatMul MatMulInteger MaxPool MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RNN"
@@ -33,7 +39,8 @@ def sums_nothing(node: Node) -> str | None:
     """Why the op had better run on `reference`: an operand has no elements. None for other ops."""
     if node.op not in SUMMING or node.domain:
         return None
-    empty = next((entry for entry in node.reads if has_no_elements(entry.type)), None)
+    operands = node.reads[:1] if node.op in REDUCING else node.reads
+    empty = next((entry for entry in operands if has_no_elements(entry.type)), None)
     return None if empty is None else f"{node.op} reads {empty.name!r}, which has no elements ({empty.type})"
 
 

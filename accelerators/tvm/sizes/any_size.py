@@ -105,4 +105,4 @@ class SizedSubgraph(AnySize):
                 continue
             given = [None if e is None else e.node.value if e.node.value is not None else values[e] for e in node.inputs]
             values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
-        return tuple([np.ascontiguousarray(values[entry]) for entry in sized.lent])
+        return tuple([np.asarray(values[entry], order="C") for entry in sized.lent])

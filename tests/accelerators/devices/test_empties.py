@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.empties import may_be_empty
+from accelerators.interface.empties import may_be_empty, sums_nothing
 from graph.interpret import interpret
 
 DEVICES = ["cpu", "onnxruntime", "openvino"]
@@ -57,6 +57,38 @@ def test_what_has_no_elements_is_the_references(device: str, case: str, is_open:
         results = pt.compile(graph, f"HETERO:{device},reference")(given)
     for result, wanted in zip(results, interpret(graph, list(given.values())), strict=True):
         np.testing.assert_array_equal(result, wanted, strict=True)
+
+
+@pytest.mark.parametrize(("device", "is_open"), [*[(device, False) for device in DEVICES], ("cpu", True)])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceMean", "ReduceProd", "ReduceL2", "ReduceLogSumExp"])
+def test_what_is_reduced_may_have_come_to_nothing(device: str, op: str, is_open: bool) -> None:
+    """A part of the input, which has no elements itself though the input has."""
+    pytest.importorskip("tvm" if device == "cpu" else device)
+    x = pt.variable("x", "float32", ("N", "S", 4) if is_open else (2, 1, 4))
+    rest = pt.op("Slice", x, *(pt.constant(np.array([number])) for number in (1, 2**62, 1)))
+    graph = pt.Graph([pt.op(op, rest, pt.constant(np.array([1])), keepdims=0)], [x])
+    given = floats(2, 1, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = pt.compile(graph, f"HETERO:{device},reference")(given)
+        wanted = interpret(graph, [given])
+    np.testing.assert_array_equal(results[0], wanted[0], strict=True)
+
+
+@pytest.mark.parametrize("dims", [(2, 1, 4), ("N", "S", 4)], ids=["fixed", "open"])
+def test_the_largest_of_nothing_has_no_position(dims: tuple[int | str, ...]) -> None:
+    pytest.importorskip("tvm")
+    x = pt.variable("x", "float32", dims)
+    rest = pt.op("Slice", x, *(pt.constant(np.array([number])) for number in (1, 2**62, 1)))
+    with warnings.catch_warnings(), pytest.raises(pt.PartitaError, match="ArgMax"):
+        warnings.simplefilter("ignore", UserWarning)
+        pt.compile(pt.Graph([pt.op("ArgMax", rest, axis=1)], [x]), "HETERO:cpu,reference")(floats(2, 1, 4))
+
+
+def test_naming_no_dimensions_is_not_reducing_nothing() -> None:
+    x = pt.variable("x", "float32", (2, 4))
+    graph = pt.apply_pass(pt.Graph([pt.op("ReduceSum", x, pt.constant(np.array([], np.int64)))]), "InferShape")
+    assert sums_nothing(graph.outputs[0].node) is None
 
 
 def gated(x: pt.Node) -> pt.Node:

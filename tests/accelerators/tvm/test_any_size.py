@@ -175,6 +175,13 @@ def test_sizes_only_values_are_computed_by_the_host() -> None:
         model(random.integers(0, 40, (1, 65)))
 
 
+def test_a_single_number_computed_by_the_host() -> None:
+    """How many numbers there are, which has no dimensions."""
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    mean = pt.op("Div", pt.op("ReduceSum", x, pt.constant(np.array([2]))), pt.op("Cast", pt.op("Size", x), to=1))
+    check(pt.Graph([mean], [x]), [{"x": numbers(n, s, 4)} for n, s in [(1, 1), (2, 5)]])
+
+
 def test_moves_and_chains_of_any_size() -> None:
     x, y = pt.variable("x", "float32", ("N", "M", 8)), pt.variable("y", "float32", ("N", "K", 8))
     joined = pt.op("Concat", x, y, axis=1)
