@@ -100,22 +100,24 @@ def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str,
 
 
 def with_exact_numbers(kernel: Any) -> Any:
-    """The function with those constants as bits that TVM's OpenCL C, which has seven digits of each, would round. Linear."""
+    """The function with those constants as bits that TVM's OpenCL C would change: it has seven digits of each, and
+    infinity and NaN as float32 alone. Linear."""
     tirx = part("tirx")
 
     def exact(number: Any) -> Any:
         name, kind = _BITS.get(str(number.ty.dtype), ("", ""))
-        if not name or not math.isfinite(number.value):
+        if not name:
             return number
         wanted = np.array(number.value, str(number.ty.dtype))
-        if np.array(float(f"{number.value:e}"), wanted.dtype) == wanted:
+        is_finite = math.isfinite(number.value)
+        if np.array(float(f"{number.value:e}"), wanted.dtype) == wanted if is_finite else wanted.dtype == np.float32:
             return number
         return tirx.call_pure_extern(str(number.ty.dtype), name, tirx.const(int(wanted.view(kind)), kind))
 
     return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.FloatImm, exact)])
 
 
-_BITS = {"float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
+_BITS = {"float16": ("as_half", "int16"), "float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
 """By element type: OpenCL's function that reads bits as such a number, and the whole number that has them."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from accelerators.errors import CompileError
@@ -10,7 +11,9 @@ from accelerators.tvm.machine.machine import Machine
 
 
 def schedule_gpu(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The kernel with its loops bound to blocks and threads, and the rule that did it."""
+    """The kernel with its loops bound to blocks and threads, and the rule that did it; `topi` where TVM writes the op so."""
+    if _is_scheduled(function):
+        return function, "topi"
     gpu = part("s_tir.dlight").gpu
     for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):
         scheduled = _apply(rule, function, machine)
@@ -28,16 +31,32 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
     except Exception:  # noqa: BLE001  TVM's rules refuse with any exception; the next one asks for less
         return None
     function_made = module["main"]
-    scheduled = function_made.attrs is not None and "tirx.is_scheduled" in function_made.attrs
-    return function_made if scheduled and _is_bound(function_made) else None
+    return function_made if _is_scheduled(function_made) else None
 
 
-def _is_bound(function: Any) -> bool:
-    """Does all of it run on threads of the GPU? Some rules schedule one stage of a kernel and leave the others to the host, which
-    cannot write there."""
+def _is_scheduled(function: Any) -> bool:
+    """Is it marked as scheduled, and does all of it run on threads of the GPU? Some rules schedule one stage of a kernel and
+    leave the others to the host, which cannot write there."""
+    if not function.attrs or "tirx.is_scheduled" not in function.attrs:
+        return False
     scheduling, tirx = part("s_tir"), part("tirx")
     schedule = scheduling.Schedule(function)
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     return all(
-        any(schedule.get(loop).kind == tirx.ForKind.THREAD_BINDING for loop in schedule.get_loops(block)) for block in blocks
+        any(schedule.get(loop).kind == tirx.ForKind.THREAD_BINDING for loop in schedule.get_loops(block))
+        or _launches_itself(schedule.get(block))
+        for block in schedule.get_child_blocks(schedule.get_sblock("root"))
     )
+
+
+def _launches_itself(block: Any) -> bool:
+    """Does all that the block writes stand in launches inside of it? So TVM writes its sorts. Linear in its length and depth."""
+    launches = [inner for inner in _inside(block.body, "AttrStmt") if inner.attr_key == "thread_extent"]
+    launched = {store for launch in launches for store in _inside(launch, "BufferStore")}
+    return bool(launches) and launched.issuperset(_inside(block.body, "BufferStore"))
+
+
+def _inside(statement: Any, kind: str) -> list[Any]:
+    """The statements of this kind in the statement."""
+    listed: list[Any] = []
+    importlib.import_module("tvm_ffi").structural_walk(statement, [(getattr(part("tirx"), kind), listed.append)], order="post")
+    return listed

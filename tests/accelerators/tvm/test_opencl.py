@@ -55,6 +55,15 @@ def ints(*values: int) -> Value:
     return pt.constant(np.array(values, "int64"))
 
 
+def chosen(*others: float) -> Value:
+    """Doubles: those that are more than 0, 1 and so on become the others, one after the other."""
+    given = pt.op("Cast", x(6), to=11)
+    for bound, other in enumerate(others):
+        is_more = pt.op("Greater", given, pt.constant(np.array(bound, "d")))
+        given = pt.op("Where", is_more, pt.constant(np.array(other, "d")), given)
+    return given
+
+
 CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "convolution": lambda: (pt.op("Relu", pt.op("Conv", x(1, 3, 9, 7), pt.constant(numbers(4, 3, 3, 3)))), (1, 3, 9, 7)),
     "depthwise": lambda: (pt.op("Conv", x(1, 4, 9, 9), pt.constant(numbers(4, 1, 3, 3)), group=4, strides=[2, 2]), (1, 4, 9, 9)),
@@ -65,6 +74,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "several kernels of one function": lambda: (pt.op("Split", x(6, 5), num_outputs=3, n_outputs=3), (6, 5)),
     "a view between kernels": lambda: (pt.op("Relu", pt.op("Reshape", pt.op("Exp", x(4, 6)), ints(3, 8))), (4, 6)),
     "launches with numbers, and memory besides": lambda: (pt.op("TopK", x(2, 40), ints(3), n_outputs=2), (2, 40)),
+    "infinite doubles": lambda: (chosen(np.inf, -np.inf, np.nan), (6,)),
     "functions with other names in C": lambda: (pt.op("Atan", pt.op("Tanh", pt.op("Sinh", x(7)))), (7,)),
     "nothing in it": lambda: (pt.op("Relu", x(0, 4)), (0, 4)),
 }
