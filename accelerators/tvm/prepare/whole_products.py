@@ -52,7 +52,7 @@ def whole_parts(node: Node, graph: Graph) -> Graph | None:
     """The op's body, its inputs named x0, x1, … after the node's; None where it needs none or has none."""
     writing = _Writing(node, graph)
     if is_pair_of_unknown_points(node):
-        return writing.pair()
+        return writing.pair() if all(any_shape(entry) is not None for entry in node.inputs[:2]) else None
     return writing.far() if is_far(node) else None
 
 
@@ -102,9 +102,12 @@ class _Writing:
         depth = (any_shape(self.node.inputs[0]) or (1,))[-1]
         points = [self._number(2), self._number(3)]
         result = self.op("MatMulInteger", left, right)
-        for value, axis, point in ((right, -2, points[0]), (left, -1, points[1])):
+        # A single row, and a single column, is a dimension that the product has not.
+        rows, columns = (len(any_shape(entry) or ()) > 1 for entry in self.node.inputs[:2])
+        sums = (right, -2 if columns else -1, rows and columns, points[0]), (left, -1, rows and columns, points[1])
+        for value, axis, is_kept, point in sums:
             if point is not None:
-                result = self.op("Sub", result, self.op("Mul", self._summed(value, axis), point))
+                result = self.op("Sub", result, self.op("Mul", self._summed(value, axis, is_kept), point))
         if points[0] is not None and points[1] is not None:
             both = self.op("Mul", self.op("Mul", *points), constant(np.array(depth, np.int32))[0])
             result = self.op("Add", result, both)
@@ -117,12 +120,12 @@ class _Writing:
             return None
         return self.op("Reshape", self.op("Cast", point, to=INT32), constant(np.zeros(0, np.int64))[0])
 
-    def _summed(self, value: NodeEntry, axis: int) -> NodeEntry:
-        """The sums of integers along a dimension."""
-        wide = self.op("Cast", value, to=INT32)
+    def _summed(self, value: NodeEntry, axis: int, is_kept: bool) -> NodeEntry:
+        """The sums of integers along a dimension, which is kept as one of size 1 or left out."""
+        wide, keepdims = self.op("Cast", value, to=INT32), int(is_kept)
         if self.version < REDUCES_BY_INPUT:
-            return self.op("ReduceSum", wide, axes=[axis], keepdims=1)
-        return self.op("ReduceSum", wide, constant(np.array([axis], np.int64))[0], keepdims=1)
+            return self.op("ReduceSum", wide, axes=[axis], keepdims=keepdims)
+        return self.op("ReduceSum", wide, constant(np.array([axis], np.int64))[0], keepdims=keepdims)
 
 
 def _weight_of(node: Node) -> Array | None:

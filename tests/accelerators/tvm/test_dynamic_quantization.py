@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.prepare.whole_products import whole_parts
 from graph.interpret import interpret
 from graph.types import Array
 from tests.accelerators.tvm.narrow import typed
@@ -159,6 +160,17 @@ def test_two_values_whose_zero_points_are_computed(dtypes: tuple[str, str], whic
     model = compiled(graph)
     assert any(launch.layer_type.startswith("MatMul+Sub") for launch in model.launches)
     assert np.array_equal(model.run(inputs, [None])[0], interpret(graph, inputs)[0])
+
+
+@pytest.mark.parametrize("shapes", [((20,), (20, 9)), ((20,), (3, 20, 9)), ((5, 20), (20,)), ((20,), (20,))])
+def test_a_row_and_a_column_whose_zero_points_are_computed(shapes: tuple[tuple[int, ...], ...]) -> None:
+    values = [pt.variable(f"x{i}", "uint8", shape) for i, shape in enumerate(shapes)]
+    graph = typed(pt.op("MatMulInteger", *values, *(pt.variable(f"z{i}", "uint8", ()) for i in range(2))))
+    inputs = [*(integers(i, shape, "uint8") for i, shape in enumerate(shapes)), np.uint8(200), np.uint8(255)]
+    body = whole_parts(next(node for node in graph.nodes if node.op == "MatMulInteger"), graph)
+    assert body is not None
+    wanted = interpret(graph, inputs)[0]  # type: ignore[arg-type]
+    assert wanted.any() and np.array_equal(interpret(body, inputs)[0], wanted)  # type: ignore[arg-type]
 
 
 def test_an_answer_for_near_weights_is_not_that_for_far_ones() -> None:
