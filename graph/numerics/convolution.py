@@ -78,9 +78,9 @@ def conv_integer(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Convolution of 8-bit integers, exact in int32."""
+    """Convolution of 8-bit integers in int32, which wraps around."""
     geometry = window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
-    return integer_sums(x, x_zero_point, w, w_zero_point, geometry, group).astype(np.int32)
+    return wrapped(integer_sums(x, x_zero_point, w, w_zero_point, geometry, group))
 
 
 @numerics("QLinearConv", why=slow("because it runs the same Python loops as its Conv"))
@@ -118,6 +118,11 @@ def integer_sums(
 ) -> np.ndarray:
     """The convolution of integers less their zero points, exact; padding stands for the zero point."""
     return correlate(geometry.pad(centred(x, x_point, 1), 0), centred(w, w_point, 0), geometry, group)
+
+
+def wrapped(sums: np.ndarray) -> np.ndarray:
+    """Whole sums as int32. What 32 bits do not hold wraps around; what becomes of it in a cast from float64 depends on the processor."""
+    return sums.astype(np.int64).astype(np.int32)
 
 
 def centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:

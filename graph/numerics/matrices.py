@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .convolution import centred
+from .convolution import centred, wrapped
 from .registry import EVERYWHERE, fails, numerics, slow
 
 
@@ -48,9 +48,10 @@ def matmul_integer(
     a_zero_point: np.ndarray | None = None,
     b_zero_point: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Product of 8-bit integers, exact in int32; zero points by row of A and by column of B."""
+    """Product of 8-bit integers in int32, which wraps around; zero points by row of A and by column of B."""
     rows = max(a.ndim - 2, 0)
-    return np.matmul(_centred(a, a_zero_point, rows), _centred(b, b_zero_point, b.ndim - 1)).astype(np.int32)
+    sums = np.matmul(_centred(a, a_zero_point, rows), _centred(b, b_zero_point, b.ndim - 1))
+    return wrapped(sums)
 
 
 def _centred(x: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:

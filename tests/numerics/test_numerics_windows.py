@@ -233,3 +233,11 @@ def test_a_position_that_is_nan_gives_nan(mode: str, padding: str) -> None:
     attributes = {"mode": mode, "padding_mode": padding}
     (y,) = evaluate("GridSample", [image, positions], attributes, version=21, n_outputs=1)
     assert np.isnan(y[0, 0, 0, 0]) and np.isfinite(y[0, 0, 0, 1])
+
+
+def test_sums_of_bytes_wrap_around() -> None:
+    x, w, points = np.zeros((1, 70_000), np.uint8), np.full((70_000, 1), 255, np.uint8), [np.uint8(255), np.uint8(0)]
+    wanted = -70_000 * 255 * 255 + 2**32
+    for op, inputs in (("MatMulInteger", [x, w]), ("ConvInteger", [x[None], w.T[None]])):
+        (sums,) = evaluate(op, [*inputs, *points], {}, version=10, n_outputs=1)
+        assert sums.dtype == np.int32 and sums.item() == wanted, op
