@@ -125,12 +125,16 @@ class _Caching:
 
     def imported(self, stored: Stored) -> CompiledSubgraph:
         more = (stored.weights,) if stored.weights else ()
-        compiled = self.accelerator.import_(stored.code, self.graph, self.config, *more)
         meta, names = stored.meta, _op_names(self.graph)
-        renamed = dict(zip(meta["names"], names))
-        if list(meta["names"]) != names:
+        try:
+            renamed = dict(zip(meta["names"], names, strict=True))
+            story = CompileStory(True, str(meta["because"]), float(meta["seconds"]), read_work(meta["work"], renamed))
+        except (LookupError, TypeError, ValueError) as error:
+            raise Damaged(f"its metadata cannot be read: {error}") from None
+        compiled = self.accelerator.import_(stored.code, self.graph, self.config, *more)
+        if list(renamed) != names:
             compiled.rename_nodes(renamed)
-        compiled.story = CompileStory(True, meta["because"], meta["seconds"], read_work(meta["work"], renamed))
+        compiled.story = story
         return compiled
 
     def write(self, compiled: CompiledSubgraph, story: CompileStory, changed: tuple[str, ...]) -> bool:

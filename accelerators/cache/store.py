@@ -84,7 +84,7 @@ class Store:
             used_now(path)
         except FileNotFoundError:
             return None
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
             raise Damaged(str(error)) from None
         return Stored(meta, code, weights)
 
@@ -159,5 +159,10 @@ def _words(file: BinaryIO) -> dict[str, Any]:
     words = file.read(min(int.from_bytes(head[-8:], "little"), size))
     if head[: len(MAGIC)] != MAGIC or hashlib.sha256(words).digest() != head[len(MAGIC) : -8]:
         raise Damaged("its checksum is wrong")
-    meta: dict[str, Any] = json.loads(words)
+    try:
+        meta = json.loads(words)
+    except RecursionError:
+        raise Damaged("its metadata is nested too deeply") from None
+    if not isinstance(meta, dict):
+        raise Damaged("its metadata is no dictionary")
     return meta

@@ -72,6 +72,8 @@ def _checked(name: object) -> str:
 
 def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape: Sequence[int]) -> Array:
     kind = numpy_dtype(dtype)
+    if min(offset, *shape, 0) < 0:
+        raise Damaged(f"an array of sizes {list(shape)!r:.80} at {offset} is nowhere in a file")
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     if not size:
         return np.empty(shape, kind)

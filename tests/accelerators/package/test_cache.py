@@ -409,6 +409,35 @@ def test_entries_know_the_model(compiles):
     assert "'cpu_0' of 'one'" in explain() and explain(name="one") == explain()
 
 
+def forge(path: Path, words: bytes, code: bytes) -> None:
+    """An entry whose checksums are right."""
+    path.write_bytes(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words + code)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [[]]}, {"weights": 5}, {"weights": [["{name}", 0, "float32", [2**70]]]},
+        {"weights": [["{name}", 0, "float32", [-1]]]}, {"weights": [["{name}", -4, "float32", [1]]]},
+        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
+    ],
+    ids=str,
+)
+def test_a_forged_entry_is_made_anew(change, compiles, cache_home):
+    y = run(small_net())
+    (path,), (weights, *_) = (cache_home / "entries").iterdir(), (cache_home / "weights").iterdir()
+    data = path.read_bytes()
+    size = len(MAGIC) + 40 + int.from_bytes(data[len(MAGIC) + 32 :][:8], "little")
+    words = b"[" * 200000
+    if change is not ...:
+        meta = json.loads(data[len(MAGIC) + 40 : size]) | change
+        words = json.dumps({key: value for key, value in meta.items() if value is not ...}).encode()
+    forge(path, words.replace(b"{name}", weights.name.encode()), data[size:])
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2, "once more, and not every time"
+
+
 @pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
 def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Path) -> None:
     """A damaged weight file is removed, so that a name from a forged entry could have removed any file."""
@@ -419,8 +448,7 @@ def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Pat
     before = outside.stat().st_mtime_ns
     named = str(outside) if name == "{outside}" else name
     words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest()}).encode()
-    head = MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little")
-    (home / "entries" / ("ab" * 32)).write_bytes(head + words + b"code")
+    forge(home / "entries" / ("ab" * 32), words, b"code")
     with pytest.raises(Damaged, match="no name of a file of weights"):
         store.read("ab" * 32)
     assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
