@@ -163,8 +163,8 @@ _HAZARDS: Mapping[str, Hazard] = {
 
 LOSES_NAN: Table = {
     **dict.fromkeys(
-        "ArgMax ArgMin DFT DeformConv GRU GlobalMaxPool GridSample Hardmax LRN LSTM MaxPool RNN ReduceMax ReduceMin Resize"
-        " RoiAlign STFT TopK Unique".split(),
+        "ArgMax ArgMin DFT DeformConv DynamicQuantizeLinear GRU GlobalMaxPool GridSample Hardmax LRN LSTM MaxPool RNN ReduceMax"
+        " ReduceMin Resize RoiAlign STFT TopK Unique".split(),
         always,
     ),
     "Clip": not_known_finite(1),

@@ -88,6 +88,7 @@ PROBES = [
     probe("DFT", numbers(1, 8, 1)),
     probe("Conv", finite(1, 1, 10, 10), numbers(3, 1, 3, 3), pads=[1, 0, 0, 1]),
     probe("DeformConv", finite(1, 1, 3, 3), finite(1, 1, 2, 2), numbers(1, 8, 2, 2)),
+    probe("DynamicQuantizeLinear", ROWS, outputs=("", "scale", "")),
     probe("Gemm", finite(4, 3), finite(3, 2), numbers(1, 2), beta=0.0),
     probe("GridSample", IMAGE, numbers(1, 3, 3, 2), padding_mode="border", align_corners=1),
     probe("LRN", numbers(1, 8, 2, 2), size=3),
