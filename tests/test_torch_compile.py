@@ -243,6 +243,18 @@ def test_what_is_written_to_a_view_reaches_what_it_is_a_view_of() -> None:
     assert results[0][0, 0] == results[2][0] == 77.0 and x[1, 0] == results[4][1, 0] == 78.0
 
 
+def test_the_parts_of_a_split_are_views() -> None:
+    def function(x: Any) -> Any:
+        y = torch.relu(x) + 1
+        return y, *y.chunk(2), *torch.split(x, [1, 3], 1), y.unbind(1)[0]
+
+    x = torch.randn(4, 4)
+    results = on_reference(function)(x)
+    assert same(results, function(x))
+    results[1][0, 0], results[3][1, 0] = 77.0, 78.0
+    assert results[0][0, 0] == results[5][0] == 77.0 and x[1, 0] == 78.0
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_view_of_an_input_is_one_for_every_size(dynamic: bool | None) -> None:
     call = on_reference(lambda x: (x.view(x.shape[0] * 2, -1), torch.relu(x)), dynamic=dynamic)

@@ -15,7 +15,7 @@ def base_of(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> torch.fx.N
     """The one of these nodes of which the node is a view; None if it is a view of none."""
     memory, base = _memory(node), node
     while memory is not None:
-        earlier = next((given for given in base.all_input_nodes if _memory(given) == memory), None)
+        earlier = next((given for given in base.all_input_nodes if memory in _memories(given)), None)
         if earlier is None or earlier in bases:
             return earlier
         base = earlier
@@ -49,10 +49,19 @@ def _value(node: torch.fx.Node) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
+def _memories(node: torch.fx.Node) -> set[int | None]:
+    """The memory of the node's value, or of each tensor of a tuple, such as that of `split`."""
+    value = _value(node)
+    return set(map(_memory_of, value if isinstance(value, (tuple, list)) else [value])) - {None}
+
+
 def _memory(node: torch.fx.Node) -> int | None:
+    return _memory_of(_value(node))
+
+
+def _memory_of(value: Any) -> int | None:
     import torch
 
-    value = _value(node)
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return int(value.untyped_storage()._cdata)
