@@ -121,7 +121,7 @@ def integer_sums(
 
 
 def wrapped(sums: np.ndarray) -> np.ndarray:
-    """Whole sums as int32. What 32 bits do not hold wraps around; what becomes of it in a cast from float64 depends on the processor."""
+    """Whole sums as int32, which wrap around: what a cast from float64 makes of too large ones depends on the processor."""
     return sums.astype(np.int64).astype(np.int32)
 
 
