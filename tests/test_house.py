@@ -106,6 +106,7 @@ ROOMS = {
     "accelerators": """
         onnx_backend
         choosing_precision
+        choosing
         compiling importing tuning
         starting
         package sessions

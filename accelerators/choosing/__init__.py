@@ -1,0 +1,1 @@
+"""What `choose_precision` asks, measures and decides, for one model."""

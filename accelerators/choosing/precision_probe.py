@@ -1,0 +1,77 @@
+"""One model whose ops' results can be moved from outside, and ops of it alone in a lower precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from accelerators.errors import AcceleratorError
+from accelerators.precision.calibration import Range
+from accelerators.precision.lowered_ops import lowered, moved_from
+from graph.build import op, variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import Array, TensorType
+from passes.constants import Namer
+from passes.infer import infer
+
+
+class Probe:
+    """The graph with a number added to each result of an op, which is zero or says how the op would err; it also gives the
+    values that the ops read and make."""
+
+    def __init__(self, graph: Graph, ops: Sequence[Node]) -> None:
+        rewriter, namer = Rewriter(graph), Namer(graph)
+        self.shifts: dict[str, str] = {}
+        """The inputs that are added to the results of ops, by op."""
+        self.still: dict[str, Array] = {}
+        """Zeros for all of them."""
+        results: dict[NodeEntry, NodeEntry] = {}
+        extra: list[Node] = []
+        for node in graph.nodes:
+            kept = rewriter.keep(node)
+            if node in set(ops):
+                shift = variable(namer(f"{node.name}_shift"), type=node.output_types[0])
+                extra.append(shift)
+                self.shifts[node.name] = shift.name
+                self.still[shift.name] = np.zeros(_sizes(node[0]), np.float32)
+                name = namer(f"{node.name}_moved")
+                moved = op("Add", kept[0], shift, name=name, output_names=(name,))
+                results[node[0]] = kept[0]
+                rewriter.replace(node[0], moved.evolve(output_types=node.output_types, affinity=node.affinity)[0])
+        read = [entry for node in ops for entry in moved_from(read_by(node))]
+        self.reads = list(dict.fromkeys(entry.name for entry in read))
+        """The values that ops read, and what those have their numbers from."""
+        seen = {entry.name: rewriter.value(entry) for entry in read}
+        seen |= {entry.name: kept for entry, kept in results.items()}
+        self.seen = list(seen)
+        """The values that are outputs after the graph's own."""
+        names = [*graph.output_names, *(namer(f"{name}_seen") for name in self.seen)]
+        outputs = [*map(rewriter.value, graph.outputs), *seen.values()]
+        self.graph = rewriter.finish(outputs=outputs, output_names=names, inputs=[*graph.inputs, *extra], nodes=())
+
+
+def isolated(graph: Graph, ops: Sequence[Node], precision: str, ranges: Mapping[str, Range]) -> Graph:
+    """Ops in a lower precision, each of an input of its own in float32."""
+    given = [variable(f"given{i}", type=read_by(node).type) for i, node in enumerate(ops)]
+    nodes = [node.evolve(inputs=(x[0], *node.inputs[1:]), after=()) for node, x in zip(ops, given, strict=True)]
+    alone = Graph([node[0] for node in nodes], given, f"{graph.name}_alone", graph.opsets)
+    own = {x.name: ranges[moved_from(read_by(node))[-1].name] for node, x in zip(ops, given, strict=True)}
+    return infer(lowered(alone, {node.name: precision for node in nodes}, own), strict=False)
+
+
+def read_by(node: Node) -> NodeEntry:
+    """The value that a product reads."""
+    (value, *_) = node.reads
+    return value
+
+
+def _sizes(entry: NodeEntry) -> tuple[int, ...]:
+    known = entry.type
+    if not isinstance(known, TensorType) or not known.is_static or known.shape is None:
+        raise AcceleratorError(
+            f"the size of {entry.name!r} depends on values", where="choose_precision", remedy="Fix the sizes of the inputs"
+        )
+    return tuple(int(size or 0) for size in known.shape)
