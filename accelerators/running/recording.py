@@ -54,7 +54,7 @@ class Recorder:
         """Begin anew, as in a forked process."""
         self._lock = threading.Lock()
         self._calls = self._looked = self._last = 0
-        self._due = self.every or 1
+        self._due = 1
         self._elapsed = self._spent = self._latest = self._pace = 0.0
         self._values: dict[_Key, RecordedValue] = {}
         self._samples: list[Sample] = []
@@ -65,7 +65,8 @@ class Recorder:
         """The number of the call that comes now, if it may be looked at; 0 for one that runs as it would without a recorder."""
         with self._lock:
             self._calls += 1
-            return self._calls if self._calls >= self._due else 0
+            is_due = self._calls % self.every == 0 if self.every else self._calls >= self._due
+            return self._calls if is_due else 0
 
     def run(
         self, executor: Runs, arrays: list[Any], out: Sequence[Any] | None, observer: Observer | None, number: int
@@ -73,7 +74,7 @@ class Recorder:
         """The outputs of a call that is due, looked at if there is time for it."""
         start, looking = perf_counter(), 0.0
         with self._lock:
-            looks = number % self.every == 0 if self.every else number == 1 or self._can_afford()
+            looks = self.every > 0 or number == 1 or self._can_afford()
         if looks:
             look = _Look(self, number)
             outputs = executor.watched(arrays, look, out, observer)
@@ -86,13 +87,12 @@ class Recorder:
 
     def _timed(self, number: int, seconds: float, looking: float) -> None:
         """Add the time of this call, and that of the calls since the last one on the clock, as if each took no longer than the
-        shorter of the two; then choose the next call to look at the clock in: half-way to where a look can be afforded."""
+        shorter of the two; then choose the next call to look at the clock in, unless calls are counted: half-way to where a look
+        can be afforded."""
         own = seconds - looking
         self._elapsed += seconds + max(0, number - self._last - 1) * min(self._pace, own)
         self._pace, self._last = own, max(self._last, number)
-        if self.every:
-            self._due = (number // self.every + 1) * self.every
-        else:
+        if not self.every:
             missing = (self._spent + self._latest) / SHARE - self._elapsed
             self._due = number + 1 + min(LONGEST, int(max(0.0, missing) / (2 * own))) if own > 0 else number + 1
 

@@ -106,6 +106,11 @@ def test_a_call_that_is_not_due_runs_as_without_a_recorder(monkeypatch: pytest.M
     assert (runs, model.recorded.calls, model.recorded.looked_at) == ([3, 6], 7, 2)
 
 
+def test_a_call_that_begins_while_a_due_one_runs_is_not_due_too() -> None:
+    recorder = Recorder("sample:3")
+    assert [recorder.due() for _ in range(7)] == [0, 0, 3, 0, 0, 6, 0]
+
+
 def test_every_so_manieth_call_is_held_against_numpy(tmp_path: Path) -> None:
     calls: list[int] = []
 
