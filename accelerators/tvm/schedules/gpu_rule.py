@@ -8,13 +8,14 @@ from typing import Any
 from accelerators.errors import CompileError
 from accelerators.tvm.machine.library import part, tvm
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.schedules.gpu_single import without_sums_of_one
 
 
 def schedule_gpu(function: Any, machine: Machine) -> tuple[Any, str]:
     """The kernel with its loops bound to blocks and threads, and the rule that did it; `topi` where TVM writes the op so."""
     if _is_scheduled(function):
         return function, "topi"
-    gpu = part("s_tir.dlight").gpu
+    gpu, function = part("s_tir.dlight").gpu, without_sums_of_one(function)
     for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):
         scheduled = _apply(rule, function, machine)
         if scheduled is not None:

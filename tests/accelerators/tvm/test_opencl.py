@@ -55,6 +55,11 @@ def ints(*values: int) -> Value:
     return pt.constant(np.array(values, "int64"))
 
 
+def one_product(x: Value) -> Value:
+    """Each channel times a number, and the input again."""
+    return pt.op("Add", pt.op("Conv", x, pt.constant(numbers(4, 1, 1, 1)), group=4), x)
+
+
 def chosen(*others: float) -> Value:
     """Doubles: those that are more than 0, 1 and so on become the others, one after the other."""
     given = pt.op("Cast", x(6), to=11)
@@ -74,6 +79,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "several kernels of one function": lambda: (pt.op("Split", x(6, 5), num_outputs=3, n_outputs=3), (6, 5)),
     "a view between kernels": lambda: (pt.op("Relu", pt.op("Reshape", pt.op("Exp", x(4, 6)), ints(3, 8))), (4, 6)),
     "launches with numbers, and memory besides": lambda: (pt.op("TopK", x(2, 40), ints(3), n_outputs=2), (2, 40)),
+    "sums of one product": lambda: (one_product(pt.variable("x", "float32", (1, 4, 5, 5))), (1, 4, 5, 5)),
     "infinite doubles": lambda: (chosen(np.inf, -np.inf, np.nan), (6,)),
     "functions with other names in C": lambda: (pt.op("Atan", pt.op("Tanh", pt.op("Sinh", x(7)))), (7,)),
     "nothing in it": lambda: (pt.op("Relu", x(0, 4)), (0, 4)),
