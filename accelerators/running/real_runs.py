@@ -69,7 +69,8 @@ class Timeline:
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._laps: list[Lap] = []
-        self._threads: dict[int, str] = {}
+        self._threads: dict[tuple[int | None, str], str] = {}
+        self._alike: Counter[str] = Counter()
 
     @property
     def laps(self) -> tuple[Lap, ...]:
@@ -145,12 +146,15 @@ class Timeline:
                 self.left_out += 1
 
     def _thread(self) -> str:
-        """The name of this thread, with a number where another one has it too."""
+        """The name of this thread, with a number where another one has it too. The identity of a thread that has ended may be
+        another one's, under another name."""
         thread = threading.current_thread()
-        if thread.ident not in self._threads:
-            others = sum(name.partition(" #")[0] == thread.name for name in self._threads.values())
-            self._threads[thread.ident or 0] = f"{thread.name} #{others + 1}" if others else thread.name
-        return self._threads[thread.ident or 0]
+        key = thread.ident, thread.name
+        if key not in self._threads:
+            self._alike[thread.name] += 1
+            number = self._alike[thread.name]
+            self._threads[key] = f"{thread.name} #{number}" if number > 1 else thread.name
+        return self._threads[key]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""

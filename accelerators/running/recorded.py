@@ -77,7 +77,9 @@ class Recorded:
     values: tuple[RecordedValue, ...]
     """The values between subgraphs and the outputs, in the order in which they are made."""
     samples: tuple[Sample, ...]
-    """The samples that are computed."""
+    """The samples that are computed; of thousands, the first that are wrong and the last that are right."""
+    compared: int = 0
+    """How many samples were computed."""
 
     @property
     def ok(self) -> bool:
@@ -100,7 +102,7 @@ class Recorded:
         return lines + [f"{one.subgraph} on {one.device}: error {one.error:.1e} in call {one.call}" for one in far]
 
     def __str__(self) -> str:
-        samples = f", {counted(len(self.samples), 'sample')}" if self.mode.startswith("sample") else ""
+        samples = f", {counted(self.compared, 'sample')}" if self.mode.startswith("sample") else ""
         looked = f"{self.looked_at:,} of {counted(self.calls, 'call')} looked at{samples}"
         verdict = "nothing odd" if self.ok else "odd"
         return "\n".join([f"{self.mode}: {looked}: {verdict}", *(f"  {line}" for line in self.lines())])

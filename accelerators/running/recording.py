@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter
@@ -36,6 +37,9 @@ _Key = tuple[str, str, int]
 LONGEST = 1000
 """So many calls at most run between two that are on the clock."""
 
+MOST_SAMPLES = 1000
+"""So many samples that are wrong are kept, the first ones, and so many that are right, the last ones."""
+
 NICE = 19
 """The priority of the thread that computes samples: it runs when nothing else wants to."""
 
@@ -53,11 +57,14 @@ class Recorder:
     def renew(self) -> None:
         """Begin anew, as in a forked process."""
         self._lock = threading.Lock()
+        self._computed = threading.Condition(self._lock)
         self._calls = self._looked = self._last = 0
         self._due = 1
         self._elapsed = self._spent = self._latest = self._pace = 0.0
         self._values: dict[_Key, RecordedValue] = {}
-        self._samples: list[Sample] = []
+        self._wrong: list[Sample] = []
+        self._right: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._sampled = self._accepted = self._done = 0
         self._waiting: list[_Taken] | None = None
         self._thread: threading.Thread | None = None
 
@@ -117,40 +124,66 @@ class Recorder:
         """Have a sample computed by a thread that ends when none waits. If one waits already, this one is passed over."""
         if self._waiting is None:
             self._waiting = taken
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
-                self._thread.start()
+            self._accepted += 1
+        if self._thread is None:
+            thread = threading.Thread(target=self._compute, name="partita-recorder", daemon=True)
+            with suppress(RuntimeError):  # No more threads can be started: the sample waits for a later call.
+                thread.start()
+                self._thread = thread
 
     def _compute(self) -> None:
         """Compute the samples that wait in numpy, whenever nothing else wants the processor."""
         with suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
-        while True:
-            with self._lock:
-                waiting, self._waiting = self._waiting, None
-                if waiting is None:
-                    self._thread = None
-                    return
-            for taken in waiting:
-                self._hold_against_numpy(taken)
+        waiting: list[_Taken] | None = []
+        try:
+            while (waiting := self._next()) is not None:
+                for taken in waiting:
+                    self._hold_against_numpy(taken)
+        finally:
+            if waiting is not None:  # It ends by an error.
+                self._end()
+
+    def _next(self) -> list[_Taken] | None:
+        """The sample that waits; None if the thread has to end, since there is none."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+            self._done = self._accepted - (waiting is not None)
+            if waiting is None:
+                self._thread = None
+            self._computed.notify_all()
+            return waiting
+
+    def _end(self) -> None:
+        """Let the next call start another thread."""
+        with self._lock:
+            self._thread = None
+            self._computed.notify_all()
 
     def _hold_against_numpy(self, taken: _Taken) -> None:
         sample, unit = taken.compared(), taken.unit
         with self._lock:
-            self._samples.append(sample)
+            self._sampled += 1
+            if sample.ok:
+                self._right.append(sample)
+            elif len(self._wrong) < MOST_SAMPLES:
+                self._wrong.append(sample)
         if not sample.ok and self.capsules is not None:
             reason = f"error {sample.error:.1e} in call {sample.call}"
             keep_failure(self.capsules, unit.name, unit.body, unit.device, unit.config, reason, taken.inputs)
 
     def recorded(self) -> Recorded:
-        """What was seen up to now. Samples that are being computed are waited for."""
+        """What was seen up to now. The samples that were taken up to now are waited for, and none that is taken meanwhile."""
         with self._lock:
-            thread = self._thread
-        if thread is not None:
+            thread, goal = self._thread, self._accepted
+            self._computed.wait_for(lambda: self._thread is None or self._done >= goal)
+            is_ending = thread is not None and self._thread is None
+        if thread is not None and is_ending:
             thread.join()
         with self._lock:
             share = self._spent / self._elapsed if self._elapsed else 0.0
-            return Recorded(self.mode, self._calls, self._looked, share, tuple(self._values.values()), tuple(self._samples))
+            samples = tuple(sorted([*self._wrong, *self._right], key=lambda sample: sample.call))
+            return Recorded(self.mode, self._calls, self._looked, share, tuple(self._values.values()), samples, self._sampled)
 
 
 @attrs.frozen(slots=True, eq=False)

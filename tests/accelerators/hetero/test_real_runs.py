@@ -143,3 +143,15 @@ def test_a_timeline_keeps_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None
             model(ONES)
     assert (len(timeline.laps), timeline.left_out) == (2, 3)
     assert str(timeline).endswith("\n  3 steps left out")
+
+
+def test_a_thread_is_not_called_by_the_name_of_one_that_has_ended() -> None:
+    """The system gives a new thread the identity of one that has ended."""
+    with device_of(kernel, "Exp") as device:
+        model = compiled(device)
+        with model.timeline() as timeline:
+            for name in ("first", "second", "second #2"):
+                thread = threading.Thread(target=model, args=(ONES,), name=name)
+                thread.start()
+                thread.join()
+    assert {lap.request: lap.thread for lap in timeline.laps} == {1: "first", 2: "second", 3: "second #2"}

@@ -192,3 +192,55 @@ def test_the_thread_of_the_samples_ends_when_none_waits() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "partita-recorder"]
     model(np.ones(4, np.float32), np.ones(4, np.float32))
     assert len(model.recorded.samples) == 4
+
+
+def test_what_was_recorded_is_told_while_samples_go_on_being_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sample that is computed brings the next one, as calls do that come faster than numpy computes."""
+    model, ones = compiled("sample:1"), np.ones(4, np.float32)
+    report_is_in, original, waited = threading.Event(), recording._Taken.compared, []
+
+    def compared(taken: recording._Taken) -> Any:
+        if not report_is_in.is_set() and len(waited) < 400:
+            waited.append(report_is_in.wait(0.05))
+            model(ones, ones)
+        return original(taken)
+
+    monkeypatch.setattr(recording._Taken, "compared", compared)
+    model(ones, ones)
+    recorded = model.recorded
+    report_is_in.set()
+    assert recorded.compared >= 2
+    assert len(waited) < 400
+
+
+def test_of_many_samples_the_wrong_ones_and_the_last_ones_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_SAMPLES", 2)
+    calls: list[int] = []
+
+    def kernel(node: pt.Node, inputs: Any) -> Any:
+        calls.append(0)
+        return [inputs[0] / inputs[1] * (1.5 if len(calls) <= 3 else 1)]
+
+    with device_of(kernel, "Div") as device:
+        model = pt.compile(ratio(), device, {"HETERO": {"RECORD": "sample:1"}})
+        for _ in range(8):
+            model(np.ones(4, np.float32), np.ones(4, np.float32))
+            recorded = model.recorded
+    assert [(sample.call, sample.ok) for sample in recorded.samples] == [(1, False), (2, False), (7, True), (8, True)]
+    assert str(recorded).startswith("sample:1: 8 of 8 calls looked at, 8 samples: odd")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_in_the_thread_of_the_samples_ends_neither_calls_nor_the_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ones, original = compiled("sample:1"), np.ones(4, np.float32), recording._Taken.compared
+
+    def failing(taken: recording._Taken) -> Any:
+        model(ones, ones)
+        raise SystemExit
+
+    monkeypatch.setattr(recording._Taken, "compared", failing)
+    model(ones, ones)
+    assert model.recorded.compared == 0
+    monkeypatch.setattr(recording._Taken, "compared", original)
+    model(ones, ones)
+    assert [sample.call for sample in model.recorded.samples] == [2, 2]
