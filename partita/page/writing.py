@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -83,7 +84,7 @@ def scene_text(scene: Scene) -> str:
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     return PAGE.format(
         policy=escape(policy),
-        title=escape(f"{scene.title} · Partita"),
+        title=escape(f"{scene.title} · Partita").encode("utf-8", "replace").decode(),
         style=style,
         scene=inert(scene.to_json()),
         script=script,
@@ -92,10 +93,9 @@ def scene_text(scene: Scene) -> str:
 
 
 def inert(json: str) -> str:
-    """JSON that means the same and can end no script element, open no comment, and break no line."""
-    for character in "<>&\u2028\u2029":
-        json = json.replace(character, f"\\u{ord(character):04x}")
-    return json
+    """JSON that means the same and can end no script element, open no comment, and break no line. It has no half of a pair of
+    UTF-16, which names may have and no file can hold."""
+    return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
 @cache

@@ -16,6 +16,7 @@ import pytest
 import partita as pt
 from partita.page.boxes import Boxes
 from partita.page.collect import collect
+from partita.page.reading import read_page
 from partita.page.scene import NOWHERE, Scene
 from partita.page.sections import add_sections
 from partita.page.writing import page_text
@@ -323,3 +324,12 @@ def test_types_that_contradict_each_other_are_a_note() -> None:
     x, y = pt.variable("x", "float32", (2, 3)), pt.variable("y", "float32", (4, 5))
     scene = collect(pt.Graph([pt.op("Add", x, y, name="sum")], name="g"))
     assert len(scene.notes) == 1 and scene.notes[0].startswith("The types of the values are not known: ")
+
+
+def test_names_that_no_text_file_can_hold_are_on_the_page(tmp_path: Path) -> None:
+    """Half of a pair of UTF-16 is a character to Python, and to JSON as an escape."""
+    x = pt.variable("x\udcff", "float32", (2,))
+    graph = pt.Graph([pt.op("Exp", x, name="exp\ud800")], name="odd\ud800", output_names=["y\udfff"])
+    path = pt.report_page(graph, tmp_path / "page.html")
+    assert "<title>odd? · Partita</title>" in path.read_text("utf-8")
+    assert read_page(path).to_json() == collect(graph).to_json()
