@@ -103,8 +103,10 @@ class CompileReport:
     def print(self) -> None:
         """Print the subgraphs, then the placement."""
         import rich
+        from rich.text import Text
 
-        rich.print(self.to_table(), self.placement.to_table(), *move_lines(self.moves), *first_of(self.notes))
+        lines = [*move_lines(self.moves), *first_of(self.notes)]
+        rich.print(self.to_table(), self.placement.to_table(), *map(Text, lines))
 
     def __str__(self) -> str:
         how = "placed by priority" if self.automatic else "placed by affinity"

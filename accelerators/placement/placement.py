@@ -197,8 +197,9 @@ class Placement(MutableMapping[str, str]):
     def print(self) -> None:
         """Print the table."""
         import rich
+        from rich.text import Text
 
-        rich.print(self.to_table(), *first_of(self.notes))
+        rich.print(self.to_table(), *map(Text, first_of(self.notes)))
 
     def __str__(self) -> str:
         lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]

@@ -165,8 +165,9 @@ class Diagnosis:
     def print(self) -> None:
         """Print the errors by layer, and what is to blame."""
         import rich
+        from rich.text import Text
 
-        rich.print(self.to_table(), str(self))
+        rich.print(self.to_table(), Text(str(self)))
 
     def __str__(self) -> str:
         lines = [f"{self.model} on {self.devices} against {self.against}"]

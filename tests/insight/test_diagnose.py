@@ -336,3 +336,13 @@ def test_of_a_model_on_several_devices_one_is_diagnosed() -> None:
     with pytest.raises(pt.AcceleratorError, match="diagnose: it has one model for each of reference, onnxruntime"):
         pt.diagnose(model)
     assert pt.diagnose(model.models["onnxruntime"]).ok  # type: ignore[attr-defined]
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    x = pt.variable("x", "float32", (2,))
+    graph = pt.Graph([pt.op("Exp", x, name="[bold]exp[/red]")], name="net[/b]", output_names=["y[dim]"])
+    with faulty("reference", Plant("off", "[bold]exp[/red]")) as device:
+        pt.diagnose(graph, device).print()
+    printed = "".join(capsys.readouterr().out.split())
+    assert "net[/b]onfaulty_referenceagainstreference" in printed
+    assert "[bold]exp[/red](Exp)onfaulty_reference:wrongnumbers" in printed
