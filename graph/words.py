@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from html import escape
+
+NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""The characters that XML cannot hold, not even as an escape."""
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
@@ -14,6 +19,11 @@ def shortened(text: str, most: int = 240) -> str:
     """The text, or its two ends where it is so long that nobody reads it: names come from models."""
     half = (most - 3) // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
+def in_xml(text: str) -> str:
+    """The text for an SVG: marks are escaped, and what no XML can hold is the sign for an unknown character."""
+    return escape(NO_XML.sub("\ufffd", text))
 
 
 def first_of(lines: Sequence[str], most: int = 12) -> list[str]:

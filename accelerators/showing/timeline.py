@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from accelerators.running.profile import EXECUTED, Profile, Span
+from graph.words import in_xml
 
 WIDTH, LINE, HEAD, LEFT = 900, 22, 30, 110
 """Pixels: of the picture, a line of bars, the head, the devices' names."""
@@ -22,10 +21,10 @@ def timeline_svg(profile: Profile, width: int = WIDTH) -> str:
 
     devices = list(dict.fromkeys(span.device for span in profile.spans))
     scale = (width - LEFT - 10) / (profile.total_us or 1)
-    drawn = [f'<text x="4" y="19" font-weight="bold">{escape(profile.model[:60])}: {profile.total_us:,.0f} µs</text>']
+    drawn = [f'<text x="4" y="19" font-weight="bold">{in_xml(profile.model[:60])}: {profile.total_us:,.0f} µs</text>']
     for i, device in enumerate(devices):
         top = HEAD + i * (2 * LINE + 8)
-        drawn.append(f'<text x="4" y="{top + 15}">{escape(device[:16])}</text>')
+        drawn.append(f'<text x="4" y="{top + 15}">{in_xml(device[:16])}</text>')
         for span in profile.spans:
             if span.device == device:
                 drawn += _span(span, top, scale, PALETTE[i % len(PALETTE)])
@@ -53,5 +52,5 @@ def _bar(name: str, start_us: float, us: float, top: float, scale: float, colour
     room = int((wide - 6) / LETTER)
     text = says if len(says) <= room else says[: room - 1] + "…" if room > 3 else ""
     rect = f'<rect x="{x:.1f}" y="{top}" width="{wide:.1f}" height="{LINE - 2}" rx="3" fill="{colour}" stroke="white"/>'
-    label = f'<text x="{x + 4:.1f}" y="{top + 14}">{escape(text)}</text>' if text else ""
-    return [f"<g><title>{escape(says)}</title>{rect}{label}</g>"]
+    label = f'<text x="{x + 4:.1f}" y="{top + 14}">{in_xml(text)}</text>' if text else ""
+    return [f"<g><title>{in_xml(says)}</title>{rect}{label}</g>"]

@@ -6,12 +6,12 @@ that lists the ops inside. Plainer than what Graphviz draws, and there on every 
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 
 import attrs
 
 from graph.graph import Graph
 from graph.node import Node
+from graph.words import in_xml
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
 """Pixels: height of a line of text, space in a box, between boxes, between layers, width of a letter."""
@@ -79,7 +79,7 @@ def layered_svg(
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="layered" {size}>'
     rules = STYLE + (f"<style>{style}</style>" if style else "")
-    return "\n".join([head, rules, f"<title>{escape(graph.name)}</title>", *drawn, "</svg>", ""])
+    return "\n".join([head, rules, f"<title>{in_xml(graph.name)}</title>", *drawn, "</svg>", ""])
 
 
 def _shown(graph: Graph, only: Callable[[Node], bool] | None) -> list[Node]:
@@ -216,7 +216,7 @@ def _passage(spot: _Spot) -> str:
 def _box(spot: _Spot) -> str:
     left, lines = spot.x - spot.width / 2, []
     for i, line in enumerate(spot.lines):
-        lines.append(f'<text x="{spot.x:.1f}" y="{spot.y + (i + 1) * LINE:.1f}">{escape(line)}</text>')
+        lines.append(f'<text x="{spot.x:.1f}" y="{spot.y + (i + 1) * LINE:.1f}">{in_xml(line)}</text>')
     shape = f'<rect x="{left:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
     drawn = f'{shape} fill="{spot.fill}" stroke="#555"/>' + "".join(lines)
-    return f'<g class="{escape(spot.css)}">{drawn}</g>' if spot.css else drawn
+    return f'<g class="{in_xml(spot.css)}">{drawn}</g>' if spot.css else drawn

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from html import escape
 
-from graph.words import shortened
+from graph.words import in_xml, shortened
 from partita.by_layer import Layer
 
 ROW, LABEL, WIDTH = 18, 260, 420
@@ -34,12 +33,12 @@ def error_plot(layers: Sequence[Layer], blamed: Collection[str] = ()) -> str:
 
 def _row(layer: Layer, top: int, blamed: bool) -> list[str]:
     color = "#c62828" if blamed else "#5c6bc0"
-    name, length = escape(shortened(layer.name, 40)), _length(layer.relative)
+    name, length = in_xml(shortened(layer.name, 40)), _length(layer.relative)
     number = f"{layer.relative:.1e}" if math.isfinite(layer.relative) else "infinite"
     return [
         f'<text x="{LABEL - 6}" y="{top + 13}" text-anchor="end">{name}</text>',
         f'<rect x="{LABEL}" y="{top + 3}" width="{length:.1f}" height="{ROW - 6}" fill="{color}">'
-        f"<title>{escape(layer.name)} ({escape(layer.op)}): {number}</title></rect>",
+        f"<title>{in_xml(layer.name)} ({in_xml(layer.op)}): {number}</title></rect>",
         f'<text x="{LABEL + length + 5:.1f}" y="{top + 13}" fill="#555">{number}</text>',
     ]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.showing.timeline import timeline_svg
+from graph.pictures.layered import layered_svg
 from partita.insight.cutting import Cutter
 from tests.graphs.small_models import convolutions, transformer
 from tests.insight.crashing import Crashing, Hanging
@@ -346,3 +349,12 @@ def test_names_that_look_like_markup_are_printed_as_they_are(capsys: pytest.Capt
     printed = "".join(capsys.readouterr().out.split())
     assert "net[/b]onfaulty_referenceagainstreference" in printed
     assert "[bold]exp[/red](Exp)onfaulty_reference:wrongnumbers" in printed
+
+
+@pytest.mark.parametrize("name", ["\0", "\x1b[31m", "\uffff", "<a>&"])
+def test_pictures_of_any_names_are_xml(name: str) -> None:
+    graph = typed(pt.Graph([pt.op("Exp", pt.variable("x", "float32", (2,)), name=name)], name=name, output_names=["y"]))
+    with faulty("reference", Plant("off", name)) as device:
+        diagnosis = pt.diagnose(graph, device)
+    for picture in (diagnosis.to_svg(), timeline_svg(pt.compile(graph, "reference").profile()), layered_svg(graph)):
+        ElementTree.fromstring(picture)
