@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,20 +125,23 @@ class Store:
                 excess -= size
 
     def clear(self) -> int:
-        """Remove everything; -> how many entries there were."""
+        """Remove everything but folders, which are somebody else's; -> how many entries there were."""
         names = self.names()
         for folder in (self._entries, self._weights, self.folder / "findings"):
             for path in folder.iterdir() if folder.is_dir() else ():
-                path.unlink(missing_ok=True)
+                if path.is_symlink() or not path.is_dir():
+                    path.unlink(missing_ok=True)
         return len(names)
 
     def _files(self, folder: Path) -> list[tuple[float, int, Path]]:
-        """Time of use, size and path, in this order."""
+        """Time of use, size and path, in this order, of all but folders."""
         entries = []
         with os.scandir(folder) as items:
             for item in items:
                 with contextlib.suppress(FileNotFoundError):
                     state = item.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(state.st_mode):
+                        continue
                     if not item.name.startswith(PREFIX):
                         entries.append((state.st_mtime, state.st_size, Path(item.path)))
                     elif time.time() - state.st_mtime > STALE:

@@ -295,6 +295,20 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(part, limited, compiles,
     assert len(compiles) == 2, "once more, and not every time"
 
 
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_a_folder_in_the_place_of_a_file_is_left_alone(part, compiles, cache_home):
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.unlink()
+        path.mkdir()
+        (path / "precious").write_text("mine")
+    np.testing.assert_array_equal(run(small_net()), y)
+    Store(cache_home, limit=1).trim()
+    clear()
+    left = [path for path in cache_home.rglob("*") if path.is_file() and path.parent.name != "locks"]
+    assert list_entries() == [] and left and {path.read_text() for path in left} == {"mine"}
+
+
 @pytest.mark.parametrize("reader", [answers, findings])
 def test_what_was_learnt_is_not_waited_for_where_a_pipe_is(reader, limited, tmp_path):
     (tmp_path / "folder").mkdir(mode=0o700)
