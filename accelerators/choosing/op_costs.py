@@ -63,7 +63,7 @@ class Measuring:
 
     def errors(self, precisions: Iterable[str]) -> dict[tuple[str, str], float]:
         """How far the answer to the first input moves if one op alone runs in a precision, by op and precision."""
-        (seen,) = (values for i, values in enumerate(self._seen(self.probe.seen)) if i == 0)
+        seen = next(self._seen(self.probe.seen))
         errors: dict[tuple[str, str], float] = {}
         for precision in dict.fromkeys(p for p in precisions if p != KEPT):
             for name, result in self._alone(precision, seen, self._taking(precision)).items():

@@ -47,7 +47,8 @@ def batches_of(graph: Graph, inputs: Any) -> list[Given]:
 
     def by_name(call: Any) -> Given:
         arrays = call if isinstance(call, (Mapping, tuple)) else (call,)
-        given = dict(arrays) if isinstance(arrays, Mapping) else dict(zip(names, arrays))
+        too_many = [f"input {i}" for i in range(len(names), len(arrays))]
+        given = dict(arrays) if isinstance(arrays, Mapping) else dict(zip((*names, *too_many), arrays))
         return {name: np.asarray(array) for name, array in given.items()}
 
     batches = [by_name(call) for call in calls]

@@ -84,13 +84,19 @@ def with_channel_scales(graph: Graph) -> Graph:
 
 
 def why_not(node: Node, precision: str, version: int) -> str | None:
+    """Why a version of ONNX has no such op in a precision, or why nobody wants it; None where it may be lowered."""
+    reason = why_not_in_onnx(node, precision, version)
+    if reason is None and precision.endswith("-weights") and node.op == "Conv":
+        return "a convolution whose weights alone are integers wins nothing: they become numbers before it runs"
+    return reason
+
+
+def why_not_in_onnx(node: Node, precision: str, version: int) -> str | None:
     """Why a version of ONNX has no such op in a precision; None where it has."""
     if precision in ("int8", "int8-weights") and version < CHANNEL_SCALES:
         return f"a scale for each channel needs opset {CHANNEL_SCALES}, and the model has {version}"
     if precision == "int4-weights" and version < HALF_BYTES:
         return f"weights of 4 bits need opset {HALF_BYTES}, and the model has {version}"
-    if precision.endswith("-weights") and node.op == "Conv":
-        return "a convolution whose weights alone are integers wins nothing: they become numbers before it runs"
     least = 22 if node.op == "Conv" else 13
     if precision == "bf16" and version < least:
         return f"{node.op} takes bfloat16 from opset {least} on, and the model has {version}"
@@ -104,6 +110,10 @@ def channel_axis(node: Node) -> int:
 
 def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Range]) -> Graph:
     """The graph with these nodes, by name, in these precisions; `ranges` are those of the values that int8 reads. Linear."""
+    for node in graph.nodes:
+        reason = why_not_in_onnx(node, precisions.get(node.name, KEPT), graph.opsets.get("", 1))
+        if reason is not None:
+            raise PassError(reason, where=f"node {node.name!r}", remedy="Convert the model with the pass ConvertOpset first")
     return _Lowering(graph, precisions, ranges).run()
 
 

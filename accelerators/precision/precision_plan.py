@@ -181,7 +181,7 @@ class PrecisionPlan(MutableMapping[str, str]):
                 str(content["graph"]), str(content["fingerprint"]), rows, ranges, float(content["tolerance"]), error,
                 str(content["unit"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise AcceleratorError(
                 f"this is no precision plan: {problem}", where="PrecisionPlan.from_json", remedy="Read what to_json wrote"
             ) from problem

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from accelerators.arrays.distance import distance
+from accelerators.choosing.op_costs import Measuring
 from accelerators.precision.calibration import calibrated
 from accelerators.precision.precision_plan import PrecisionRow
 from graph.types import Array
@@ -233,6 +234,8 @@ def test_wrong_options(options: dict[str, object], message: str) -> None:
 def test_inputs_that_do_not_fit() -> None:
     with pytest.raises(pt.PartitaError, match="the inputs given are not those of the graph: 'x'"):
         pt.choose_precision(convolutions(), {"y": inputs_of(convolutions())[0]}, device="reference")
+    with pytest.raises(pt.PartitaError, match="the inputs given are not those of the graph: 'input 1'"):
+        pt.choose_precision(convolutions(), tuple(inputs_of(convolutions())[:1] * 2), device="reference")
     with pytest.raises(pt.PartitaError, match="no inputs are given"):
         pt.choose_precision(convolutions(), [], device="reference")
 
@@ -245,6 +248,40 @@ def test_a_plan_is_for_one_graph() -> None:
         plan["frist"]
     with pytest.raises(pt.PartitaError, match="this is no precision plan"):
         pt.PrecisionPlan.from_json("{}")
+    for text in ("[" * 200_000, plan.to_json().replace('"tolerance": 0.1', f'"tolerance": 1{"0" * 400}')):
+        with pytest.raises(pt.PartitaError, match="this is no precision plan"):
+            pt.PrecisionPlan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "reason"),
+    [
+        ("scores", "int4-weights", "weights of 4 bits need opset 21, and the model has 17"),
+        ("first", "bf16", "Conv takes bfloat16 from opset 22 on, and the model has 17"),
+    ],
+)
+def test_what_onnx_has_not_is_not_written_by_hand_or_lock(name: str, precision: str, reason: str) -> None:
+    graph = convolutions().evolve(opsets={"": 17})
+    plan = chosen(graph, 0.1)
+    plan[name] = precision
+    with pytest.raises(pt.PartitaError, match=f"node '{name}': {reason}"):
+        plan.apply(graph)
+    with pytest.raises(pt.PartitaError, match=reason):
+        chosen(graph, 10.0, lock={name: precision})
+
+
+def test_what_an_op_costs_is_measured_on_one_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, calls, probed = convolutions(), list[Any](), Measuring._probed
+    x = inputs_of(graph)[0]
+    batches = [x, x + 1]
+
+    def counted(self: Measuring, batch: Any, moved: Any) -> Any:
+        calls.append(batch["x"][0, 0, 0, 0])
+        return probed(self, batch, moved)
+
+    monkeypatch.setattr(Measuring, "_probed", counted)
+    pt.choose_precision(graph, batches, 0.1, "reference", win="memory", calibration="minmax")
+    assert calls.count(batches[1][0, 0, 0, 0]) == 2, "to calibrate, and for what is wanted"
 
 
 @pytest.mark.parametrize(
