@@ -23,6 +23,7 @@ from accelerators.tvm.machine.machine import host_machine
 from accelerators.tvm.machine.work import STEPS
 from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
 from accelerators.tvm.sizes.views import SizedView
+from benchmarks.models.any_size import Sizes, vit
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
 EDGES = (1, 2, 3, 5, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 48, 57)
@@ -125,6 +126,13 @@ def test_products_of_any_number_of_rows() -> None:
     second = pt.op("Relu", pt.op("MatMul", product, pt.constant(numbers(50, 17))))
     sizes = [(1, 1), (2, 1), *((1, size) for size in EDGES), (3, 19)]
     check(pt.Graph([second]), [{"x": numbers(n, m, 24)} for n, m in sizes])
+
+
+def test_products_of_few_columns() -> None:
+    """Narrower than a vector, as a classifier of few classes is."""
+    x = pt.variable("x", "float32", ("N", "M", 24))
+    classes = pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(24, 3))), pt.constant(numbers(3)))
+    check(pt.Graph([pt.op("Sigmoid", classes)]), [{"x": numbers(n, m, 24)} for n, m in [(1, 1), (2, 5), (1, 17), (3, 40)]])
 
 
 def attention(mask: bool) -> pt.Graph:
@@ -316,6 +324,12 @@ def test_a_model_of_torch_at_several_lengths() -> None:
         {"input_ids": random.integers(0, 20, (1, n)), "attention_mask": np.ones((1, n), np.int64)} for n in (2, 5, 1, 8)
     ]
     check(pt.load(BERT), feeds)
+
+
+def test_a_vision_transformer_of_any_batch() -> None:
+    """Patches, a first token that is repeated for each image, attention over both, and the few classes of that token."""
+    graph = vit(Sizes(width=64, heads=4, layers=1, hidden=96, words=3), 64)
+    check(graph, [{"image": numbers(n, 3, 64, 64)} for n in (1, 2, 5)], 1e-4)
 
 
 # -- what a symbol does not bypass ---------------------------------------------------------------------------

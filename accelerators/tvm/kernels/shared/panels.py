@@ -205,7 +205,8 @@ def at_most(tasks: int, count: Operand) -> int:
 
 def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
     """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
-    fitting = [tile for tile in panel_tiles(machine) if tile.rows <= rows and tile.width <= columns]
+    narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns]
+    fitting = [tile for tile in narrow if tile.rows <= rows]
 
     def cost(tile: PanelTile) -> tuple[float, int]:
         return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
