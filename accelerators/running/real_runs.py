@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from accelerators.process.forking import Guard
 from accelerators.running.executor import Observer
 from accelerators.running.steps import RunStep, Step
 from graph.words import counted
@@ -67,7 +68,7 @@ class Timeline:
         """The steps that found no room."""
         self._begin = perf_counter()
         self._numbers = count(1)
-        self._lock = threading.Lock()
+        self._guard = Guard()
         self._laps: list[Lap] = []
         self._threads: dict[tuple[int | None, str], str] = {}
         self._alike: Counter[str] = Counter()
@@ -75,7 +76,7 @@ class Timeline:
     @property
     def laps(self) -> tuple[Lap, ...]:
         """The steps that have ended, in the order in which they began."""
-        with self._lock:
+        with self._guard.lock:
             return tuple(sorted(self._laps, key=lambda lap: (lap.start_us, lap.request)))
 
     @property
@@ -139,7 +140,7 @@ class Timeline:
         is_copy = not isinstance(step, RunStep)
         name = f"copy {step.name}" if is_copy else step.unit.name  # type: ignore[union-attr]
         times = 1e6 * (start - self._begin), 1e6 * (end - start), 1e6 * max(0.0, start - asked)
-        with self._lock:
+        with self._guard.lock:
             if len(self._laps) < MOST:
                 self._laps.append(Lap(number, name, step.unit.device.label, self._thread(), *times, is_copy))
             else:
