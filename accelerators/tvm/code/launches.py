@@ -79,7 +79,7 @@ def opencl_code(kernels: Any, target: Any) -> OpenClCode:
     """The kernels of a module; CompileError where one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
-    exact = {var: with_exact_numbers(kernel) for var, kernel in on_device.items()}
+    exact = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
     code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
     return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
 
@@ -115,6 +115,19 @@ def with_exact_numbers(kernel: Any) -> Any:
         return tirx.call_pure_extern(str(number.ty.dtype), name, tirx.const(int(wanted.view(kind)), kind))
 
     return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.FloatImm, exact)])
+
+
+def with_plain_choices(kernel: Any) -> Any:
+    """The function with `a ? b : c` for each choice between two numbers. OpenCL's `select` wants both of one type, and C computes
+    bytes and short numbers as int. Linear."""
+    tirx = part("tirx")
+
+    def plain(choice: Any) -> Any:
+        if tvm().DataType(str(choice.ty.dtype)).lanes > 1:
+            return choice
+        return tirx.if_then_else(choice.condition, choice.true_value, choice.false_value)
+
+    return importlib.import_module("tvm_ffi").structural_map(kernel, [(tirx.Select, plain)])
 
 
 _BITS = {"float16": ("as_half", "int16"), "float32": ("as_float", "int32"), "float64": ("as_double", "int64")}

@@ -237,6 +237,15 @@ def test_shifts_by_more_bits_than_there_are(dtype: str) -> None:
         np.testing.assert_array_equal(ours, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_short_numbers_wrap_around_before_they_are_divided(dtype: str) -> None:
+    values, divisors = np.array([200, 7, 99], dtype), np.array([200, 3, 2], dtype)
+    read = pt.variable("d", dtype, (3,))
+    quotient = pt.op("Div", pt.op("Mul", x(3, dtype=dtype), read), read)
+    (ours,), (wanted,) = (pt.compile(pt.Graph([quotient]), device)(values, divisors) for device in ("opencl", "reference"))
+    np.testing.assert_array_equal(ours, wanted)
+
+
 def test_what_tvm_cannot_say_in_opencl_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from accelerators.tvm.code import codegen
     from accelerators.tvm.query import support
