@@ -233,9 +233,12 @@ def test_of_many_samples_the_wrong_ones_and_the_last_ones_are_kept(monkeypatch: 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_error_in_the_thread_of_the_samples_ends_neither_calls_nor_the_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ones, original = compiled("sample:1"), np.ones(4, np.float32), recording._Taken.compared
+    recorder = model._recorder
+    assert isinstance(recorder, Recorder)
 
     def failing(taken: recording._Taken) -> Any:
-        model(ones, ones)
+        with recorder._lock:
+            recorder._compare([taken])
         raise SystemExit
 
     monkeypatch.setattr(recording._Taken, "compared", failing)
@@ -243,4 +246,4 @@ def test_an_error_in_the_thread_of_the_samples_ends_neither_calls_nor_the_record
     assert model.recorded.compared == 0
     monkeypatch.setattr(recording._Taken, "compared", original)
     model(ones, ones)
-    assert [sample.call for sample in model.recorded.samples] == [2, 2]
+    assert [sample.call for sample in model.recorded.samples] == [1]
