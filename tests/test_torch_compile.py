@@ -264,6 +264,18 @@ def test_a_view_of_an_input_is_one_for_every_size(dynamic: bool | None) -> None:
         assert view.data_ptr() == x.data_ptr() and same(view, x.view(rows * 2, -1))
 
 
+def test_a_size_that_the_exporter_fixes_is_exported_for_each_call() -> None:
+    """The exporter gives `chunk` the sizes of the first call."""
+
+    def function(x: Any) -> Any:
+        return *x.chunk(2), torch.relu(x)
+
+    call = on_reference(function, dynamic=True)
+    for rows in (2, 4, 7):
+        x = torch.randn(rows, 3)
+        assert same(call(x), function(x))
+
+
 def test_results_have_the_strides_that_torch_gives_them() -> None:
     def function(x: Any) -> Any:
         y = torch.relu(x).transpose(1, 2)

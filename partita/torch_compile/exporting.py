@@ -5,7 +5,7 @@ without an ONNX form, results that are computed and no tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +153,8 @@ def _program(
     except Exception as error:
         raise NotExported(f"torch could not export the graph: {first_lines(error)}") from error
     signature = program.graph_signature
+    if dynamic:
+        _check_sizes(program, [captured.dynamic.get(i, ()) for i in tensors])
     written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if written:
         raise NotExported(f"the graph writes to {written[0]}, and a graph of ONNX's writes to nothing that it is given")
@@ -160,6 +162,18 @@ def _program(
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _drops_nothing(node):
             raise NotExported(f"{node.target} makes random numbers, which are torch's own")
     return program
+
+
+def _check_sizes(program: torch.export.ExportedProgram, dynamic: Sequence[Iterable[int]]) -> None:
+    """NotExported where torch's exporter made one of the sizes that may change, by tensor, that of the first call."""
+    import torch
+
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    for name, dims in zip(program.graph_signature.user_inputs, dynamic, strict=True):
+        sizes = values[name].shape
+        fixed = [d for d in dims if not isinstance(sizes[d], torch.SymInt) or sizes[d].node.maybe_as_int() is not None]
+        if fixed:
+            raise NotExported(f"torch could export size {fixed[0]} of {name} for the first call alone")
 
 
 def _drops_nothing(node: torch.fx.Node) -> bool:
