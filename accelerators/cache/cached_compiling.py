@@ -24,6 +24,9 @@ from graph.logs import logger
 
 _log = logger("cache")
 
+COMPARED = 500
+"""An entry that is missing is compared with so many others at most, which takes some hundredths of a second."""
+
 
 def compile_cached(
     accelerator: Accelerator,
@@ -171,13 +174,14 @@ class _Caching:
         warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=3)
 
     def reason(self) -> tuple[tuple[str, ...], str]:
-        """Why it had to be compiled: the parts of the key that differ from the entry most like it, and in words."""
+        """Why it had to be compiled: the parts of the key that differ from the entry most like it, and in words. Only entries
+        that were used lately are looked at."""
         if self.damage is not None:
             return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
         other: Key | None = None
         ops: Counter[str] = Counter()
-        for name in reversed(self.store.names()):
+        for name in reversed(self.store.names()[-COMPARED:]):
             try:
                 meta = self.store.meta(name)
                 key = Key(**meta["key"])
