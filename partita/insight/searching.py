@@ -6,7 +6,7 @@ that it takes (log2(n) compilations); then that op is tried alone, with each op 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -25,8 +25,6 @@ class Blamed:
 
     trial: Trial
     """The smallest group that is wrong by itself."""
-    parted: tuple[Trial, ...]
-    """The trials of its parts, which are right; empty for a single op."""
     tries: int
     """How many groups were compiled."""
 
@@ -44,8 +42,7 @@ class _Search:
         trials.add(whole)
 
     def run(self) -> Blamed:
-        smallest = self._smallest()
-        return Blamed(smallest, self._parts(smallest), len(self.trials.tried) - 1)
+        return Blamed(self._smallest(), len(self.trials.tried) - 1)
 
     def _smallest(self) -> Trial:
         """A node or a pair if the error begins there; else as many ops as it takes."""
@@ -81,15 +78,21 @@ class _Search:
         return wrong - 1
 
     def _near(self, last: int) -> Trial | None:
-        """The op, if it is wrong by itself, or with one that it reads."""
-        alone = self.trials([last])
-        if self._is_bad(alone):
-            return alone
-        for producer in self._likeliest(last):
+        """The op, if it is wrong by itself, or with one that it reads.
+
+        Where it reads several, pairs come first: one that is right tells of both its ops."""
+        producers = self._likeliest(last)
+        is_right = False
+        if len(producers) == 1 and self._is_bad(self.trials([last])):
+            return self.trials([last])
+        for producer in producers:
             pair = self.trials(self.cutter.closed([producer, last]))
             if self._is_bad(pair):
+                if not is_right and self._is_bad(self.trials([last])):
+                    return self.trials([last])
                 return self._without_some(pair) if len(pair.members) > 2 else pair
-        return None
+            is_right = is_right or pair.kind == RIGHT
+        return self.trials([last]) if self._is_bad(self.trials([last])) else None
 
     def _likeliest(self, last: int) -> list[int]:
         """The ops that it reads, first those that nothing else reads: devices fuse these."""
@@ -131,9 +134,3 @@ class _Search:
                 trial = smaller
                 waiting = [member for member in trial.members if member != one]
         return trial
-
-    def _parts(self, smallest: Trial) -> tuple[Trial, ...]:
-        """The groups within it that were tried and are right."""
-        inside = set(smallest.members)
-        tried: Iterable[Trial] = self.trials.tried.values()
-        return tuple(one for one in tried if set(one.members) < inside and not self._is_bad(one))

@@ -44,6 +44,23 @@ def test_each_planted_fault_is_found(make: Any, kind: str) -> None:
         assert is_within_bound(diagnosis.fault), str(diagnosis)
 
 
+@pytest.mark.parametrize("before", range(6))
+def test_a_pair_is_found_in_time_whichever_of_two_values_is_wrong_in_it(before: int) -> None:
+    value: Any = pt.variable("x", "float32", (4,))
+    for _ in range(before):
+        value = pt.op("Tanh", value)
+    sides = [pt.op(op, value, name=op.lower()) for op in ("Sin", "Cos")]
+    value = pt.op("Add", *sides, name="join")
+    for _ in range(7 - before):
+        value = pt.op("Neg", value)
+    graph = typed(pt.Graph([value], name="diamond"))
+    for producer in ("sin", "cos"):
+        with faulty("reference", Plant("fused", "join", producer)) as device:
+            diagnosis = pt.diagnose(graph, device)
+        assert set(diagnosis.nodes) == {"join", producer}
+        assert is_within_bound(diagnosis.fault), str(diagnosis)
+
+
 def masked(least: float) -> pt.Graph:
     """Scores with a mask, and the chances that are made of them."""
     kept = np.array([[True, True, True, False]] * 3)
