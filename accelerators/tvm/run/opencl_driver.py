@@ -32,6 +32,10 @@ MOST_THREADS, MOST_MEMORY = 1024, 49152
 OPTIONS = ("-cl-std=CL1.2",)
 """The options of every build. None of them lets the driver change what is computed."""
 
+OPTIONS_OF = {"Oclgrind": ("-cl-opt-disable",)}
+"""What some platforms are told besides. The optimizer of the simulator Oclgrind takes tests out of conditions: the kernel of
+a convolution with pads read before the image (tests/accelerators/tvm/kernels/test_gpu_products.py)."""
+
 
 @cache
 def opencl() -> Any:
@@ -61,6 +65,11 @@ class Driver:
         """The name of all that a program which was built for it depends on."""
         parts = (self.device.platform.name, self.device.name, self.device.version, self.device.driver_version)
         return " | ".join(part.strip() for part in parts)
+
+    @property
+    def options(self) -> list[str]:
+        """The options of its builds."""
+        return [*OPTIONS, *OPTIONS_OF.get(self.device.platform.name.strip(), ())]
 
     @property
     def threads(self) -> int:
@@ -102,14 +111,14 @@ class Driver:
             warnings.simplefilter("ignore", cl.CompilerWarning)
             if binary is not None:
                 try:
-                    return cl.Program(self.context, [self.device], [binary]).build(list(OPTIONS))
+                    return cl.Program(self.context, [self.device], [binary]).build(self.options)
                 except cl.Error:
                     pass
             missing = self.lacks(source)
             if missing:
                 raise CompileError(f"the device lacks {', '.join(missing)}", where=f"device {self.name}")
             try:
-                return cl.Program(self.context, source).build(list(OPTIONS), devices=[self.device])
+                return cl.Program(self.context, source).build(self.options, devices=[self.device])
             except cl.Error as error:
                 raise CompileError(f"its driver refuses the kernels: {told(error)}", where=f"device {self.name}") from error
 

@@ -73,6 +73,16 @@ def test_convolutions_of_any_cut(opencl: None, tile: BlockTile, data: st.DataObj
         matches(out, "gpu_convolution", numbers(batch, groups * inner, *sizes, seed=2))
 
 
+def test_pixels_beside_the_image_are_not_read(opencl: None) -> None:
+    """The optimizer of a simulator read them."""
+    image = pt.variable("x", "float32", (2, 8, 5, 6))
+    weight, bias = pt.constant(numbers(17, 8, 2, 1)), pt.constant(numbers(17, seed=1))
+    out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=[2, 1], pads=[0, 1, 1, 1]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_conv, "_best", lambda image, machine: BlockTile(32, 32, 4, 4, 8, 4))
+        matches(out, "gpu_convolution", numbers(2, 8, 5, 6, seed=2))
+
+
 @EXAMPLES
 @given(
     st.sampled_from(CUTS), st.integers(1, 35), st.integers(2, 70), st.integers(2, 40),
