@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -115,15 +116,15 @@ class CompiledSubgraph:
         """Give its nodes other names than when it was compiled, for the names in profiles."""
 
 
-class AnySize:
+class AnySize(ABC):
     """A subgraph with dynamic sizes that is compiled once for all of them."""
 
     compiled: CompiledSubgraph
     """The kernels, which read host arrays."""
 
+    @abstractmethod
     def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:
         """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
-        raise NotImplementedError
 
 
 Query = Callable[[Any, Graph], Mapping[str, bool | str]]

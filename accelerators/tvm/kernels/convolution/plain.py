@@ -16,15 +16,15 @@ import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.image import Image, make_image
+from accelerators.tvm.kernels.convolution.image import Image
+from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
 from accelerators.tvm.kernels.convolution.plain_cut import cut_work
 from accelerators.tvm.kernels.convolution.walk import Walk, walks
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
@@ -36,25 +36,11 @@ UNROLLED = 32
 
 def convolution(body: Body, machine: Machine) -> Draft | None:
     """A convolution with constant weights."""
-    roots = [node for node in body.ops if node.op == "Conv"]
-    image = make_image(roots[0]) if len(roots) == 1 else None
-    if image is None or image.pixels < machine.lanes:
-        return None
-    root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
-    source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
-    if source is None or weight is None:
-        return None
-    biased = len(root.inputs) > 2 and root.inputs[2] is not None
-    beside = {2: (image.outs, *(1,) * rank)} if biased else {}
-    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
-    whole = (image.batch, image.channels, math.prod(image.sizes))
-    if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
-        return None
-    layer = _Layer(image, *_best(image, machine), machine)
-    shapes = {**after.operands, source: whole, weight: (layer.weights,)}
-    kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
-    layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
-    return problem.draft(kernel, "convolution", {weight: layer.pack})
+
+    def cut(image: Image) -> _Layer | None:
+        return None if image.pixels < machine.lanes else _Layer(image, *_best(image, machine), machine)
+
+    return draft_layer(body, "convolution", cut)
 
 
 def _best(image: Image, machine: Machine) -> tuple[Tile, Walk]:

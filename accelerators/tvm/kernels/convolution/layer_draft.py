@@ -1,0 +1,54 @@
+"""A convolution by constant weights, and what follows it, as one kernel: what all ways to cut one have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.convolution.image import Image, make_image
+from accelerators.tvm.kernels.language import Buffer, Kernel
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.problem import Problem
+from graph.types import Array
+
+
+class Layer(Protocol):
+    """One convolution and its cut."""
+
+    @property
+    def weights(self) -> int:
+        """How many numbers the packed weights are."""
+
+    def pack(self, array: Array) -> Array:
+        """The weights as the loops read them."""
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """All loops."""
+
+
+def draft_layer(body: Body, schedule: str, cut: Callable[[Image], Layer | None]) -> Draft | None:
+    """The body's only convolution as it is cut; None for any other body, and where it is not cut."""
+    roots = [node for node in body.ops if node.op == "Conv"]
+    image = make_image(roots[0]) if len(roots) == 1 else None
+    if image is None:
+        return None
+    root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
+    source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
+    if source is None or weight is None:
+        return None
+    biased = len(root.inputs) > 2 and root.inputs[2] is not None
+    beside = {2: (image.outs, *(1,) * rank)} if biased else {}
+    after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
+    whole = (image.batch, image.channels, math.prod(image.sizes))
+    if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
+        return None
+    layer = cut(image)
+    if layer is None:
+        return None
+    shapes = {**after.operands, source: whole, weight: (layer.weights,)}
+    kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))
+    layer.write(kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs))
+    return problem.draft(kernel, schedule, {weight: layer.pack})

@@ -1,0 +1,61 @@
+"""A fork while another thread imports a module: the child can use it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.accelerators.package.models import in_new_process
+
+SLOW_MODULE = """
+import pathlib, time
+pathlib.Path(__file__).with_name("begun").touch()
+time.sleep(0.5)
+answer = 42
+"""
+
+FORKS = """
+import os, pathlib, threading, time
+import accelerators.process.forking
+folder = pathlib.Path(args[0])
+sys.path.insert(0, str(folder))
+def use():
+    import slow
+thread = threading.Thread(target=use)
+thread.start()
+while thread.is_alive() and not (folder / "begun").exists():
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    from slow import answer
+    import another
+    os._exit(answer)
+import another
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+thread.join()
+"""
+
+FORKS_WHILE_IT_IS_IMPORTED = """
+import accelerators.process.forking
+sys.path.insert(0, args[0])
+import forker
+assert forker.code == 7, forker.code
+"""
+
+FORKER = """
+import os
+child = os.fork()
+if child == 0:
+    import another
+    os._exit(7)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("script", [FORKS, FORKS_WHILE_IT_IS_IMPORTED])
+def test_the_child_imports_what_it_likes(tmp_path, script) -> None:
+    for name, text in {"slow": SLOW_MODULE, "another": "", "forker": FORKER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    in_new_process(script, tmp_path)
