@@ -334,7 +334,7 @@ def test_processes_of_a_case_measure_one_after_the_other(tmp_path: Path) -> None
 
 def test_of_processes_together_one_may_fail() -> None:
     good, bad, long = python("print('[1]')"), python("raise ValueError('no')"), python("import time; time.sleep(60)")
-    said = run_together([good, bad, long], 2)
+    said = run_together([good, bad, long], 6)
     assert said[0] == [1] and str(said[1]) == "ValueError: no" and isinstance(said[2], CutOff)
 
 
@@ -342,8 +342,8 @@ def test_a_process_is_cut_off_with_all_that_it_started(tmp_path: Path) -> None:
     file = tmp_path / "alive"
     child = f"import time\nwhile True: open({str(file)!r}, 'w').write(str(time.time())); time.sleep(0.05)"
     code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
-    with pytest.raises(CutOff, match="over 2 s"):
-        run_json(python(code), 2)
+    with pytest.raises(CutOff, match="over 6 s"):
+        run_json(python(code), 6)
     time.sleep(0.3)
     before = file.read_text()
     time.sleep(0.3)

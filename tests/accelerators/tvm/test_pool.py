@@ -68,7 +68,9 @@ def test_a_slow_thread_s_pieces_are_taken_by_others(library: Any) -> None:
 
     def work(piece: int) -> None:
         by[piece] = threading.get_ident()
-        time.sleep(0.2 if piece == 0 else 0)
+        end = time.monotonic() + 60
+        while piece == 0 and len(by) < 64 and time.monotonic() < end:
+            time.sleep(0.001)
 
     launch(library, 4, lambda _: None)
     launch(library, 4, work)
@@ -187,10 +189,14 @@ def test_a_compiler_with_options_and_one_that_fails() -> None:
 
 def test_idle_threads_sleep(library: Any) -> None:
     launch(library, 4, lambda _: None)
-    time.sleep(0.05)
-    before = time.process_time()
-    time.sleep(0.2)
-    assert time.process_time() - before < 0.1
+
+    def busy() -> float:
+        """The processor time of a while in which nobody calls."""
+        before = time.process_time()
+        time.sleep(0.2)
+        return time.process_time() - before
+
+    assert any(busy() < 0.1 for _ in range(20)), "other threads of this process may be at work for a while, but not for ever"
 
 
 def test_a_child_has_threads_of_its_own(library: Any) -> None:
