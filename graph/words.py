@@ -21,6 +21,11 @@ def shortened(text: str, most: int = 240) -> str:
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or the name of its kind where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def in_xml(text: str) -> str:
     """The text for an SVG: marks are escaped, and what no XML can hold is the sign for an unknown character."""
     return escape(NO_XML.sub("\ufffd", text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any
@@ -177,6 +178,6 @@ def chosen(value: Any, names: Iterable[str]) -> str:
 def _whole(value: Any) -> int | None:
     """The number that a value says, if that is a whole one and not negative."""
     said = isinstance(value, str) and value.isascii() and value.isdigit()
-    if said or (isinstance(value, int) and not isinstance(value, bool)):
+    if said or (isinstance(value, Integral) and not isinstance(value, bool)):
         return int(value) if int(value) >= 0 else None
     return None

@@ -12,6 +12,7 @@ import numpy as np
 from accelerators.errors import InputError
 from graph.errors import MissingDependency, ReadError
 from graph.types import TensorType, Type
+from graph.words import first_line
 from partita.cli.inputs import Specs, fitted, listed
 
 ROWS = 64
@@ -31,7 +32,7 @@ class Table:
         try:
             self._file = parquet.ParquetFile(path)
         except (OSError, pyarrow.ArrowException) as error:
-            raise ReadError(f"it is no Parquet file that can be read: {str(error).splitlines()[0]}", where=str(path)) from error
+            raise ReadError(f"it is no Parquet file that can be read: {first_line(error)}", where=str(path)) from error
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
@@ -47,6 +48,10 @@ class Table:
         if missing is not None:
             cause = f"it has no column {missing!r}; its columns are {', '.join(columns) or 'none'}"
             raise InputError(cause, where=str(self._path), remedy=listed(specs))
+        twin = next((name for name in names if columns.count(name) > 1), None)
+        if twin is not None:
+            cause = f"it has {columns.count(twin)} columns {twin!r}, and an input has one value"
+            raise InputError(cause, where=str(self._path), remedy="Rename all but one of them")
         number = 0
         try:
             for batch in self._file.iter_batches(ROWS, columns=names):
@@ -54,7 +59,7 @@ class Table:
                     yield {name: self._cell(batch.column(name)[i], kind, name, number) for name, kind in specs}
                     number += 1
         except (OSError, pyarrow.ArrowException) as error:
-            raise ReadError(f"row {number} cannot be read: {str(error).splitlines()[0]}", where=str(self._path)) from error
+            raise ReadError(f"row {number} cannot be read: {first_line(error)}", where=str(self._path)) from error
 
     def _cell(self, cell: Any, kind: Type | None, name: str, number: int) -> Any:
         where = f"{self._path}, row {number}, column {name!r}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from accelerators.errors import BadConfig, InputError
 from accelerators.importing import import_model
+from accelerators.interface.keys import Key, optional, positive
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.inputs import InputChecker
 from partita.mapping.on_ray import ray_results
@@ -21,6 +22,9 @@ from partita.mapping.processes import Crew
 Array = np.ndarray[Any, Any]
 
 EXECUTORS = ("processes", "ray", "serial")
+
+NUMBER = Key(None, optional(positive))
+"""What `workers` and `ahead` may be."""
 
 
 def map_batches(
@@ -42,10 +46,9 @@ def map_batches(
     """
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
-    count = len(os.sched_getaffinity(0)) if workers is None else workers
-    if count < 1 or (ahead is not None and ahead < 1):
-        raise BadConfig("workers and ahead are numbers above zero", where="map_batches")
-    return _results(iter(dataset), model, executor, count, ahead or 2 * count, progress or (lambda number: None))
+    count = NUMBER.read("workers", workers, "map_batches") or len(os.sched_getaffinity(0))
+    room = NUMBER.read("ahead", ahead, "map_batches") or 2 * count
+    return _results(iter(dataset), model, executor, count, room, progress or (lambda number: None))
 
 
 def _results(

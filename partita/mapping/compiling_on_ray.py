@@ -17,6 +17,7 @@ from accelerators.cache.folder import chosen_folder
 from accelerators.cache.store import Store
 from accelerators.errors import CompileError
 from graph.logs import logger
+from graph.words import first_line
 from partita.mapping.on_ray import RESTARTS, connected
 
 CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
@@ -51,7 +52,7 @@ def compile_on_ray(models: Mapping[str, bytes], question: str, config: Mapping[s
         try:
             result = ray.get(done)
         except ray.exceptions.RayError as error:
-            raise CompileError(f"Ray could not compile it: {str(error).splitlines()[0]}", where=f"model {name!r}") from error
+            raise CompileError(f"Ray could not compile it: {first_line(error)}", where=f"model {name!r}") from error
         if isinstance(result, str):
             raise CompileError(result, where=f"model {name!r}", remedy="Compile it alone: pt.compile")
         _keep(result, config)

@@ -15,6 +15,7 @@ from typing import Any
 
 from accelerators.compiling import compile as compiled
 from accelerators.errors import BadConfig, CompileError
+from accelerators.interface.keys import Key, optional, positive
 from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 from graph.readers import load
@@ -38,8 +39,7 @@ def compile_many(
     connected to compile them, at most `workers` at once. `config` holds values that JSON can say."""
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="compile_many", remedy=f"Use one of {', '.join(EXECUTORS)}")
-    if workers is not None and workers < 1:
-        raise BadConfig("workers is a number above zero", where="compile_many")
+    workers = Key(None, optional(positive)).read("workers", workers, "compile_many")
     graphs = [model if isinstance(model, Graph) else load(model) for model in models]
     if executor != "serial":
         _fill_cache(graphs, device, config or {}, executor, workers)

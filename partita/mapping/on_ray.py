@@ -11,6 +11,7 @@ import numpy as np
 
 from accelerators.errors import RunError
 from graph.errors import MissingDependency
+from graph.words import first_line
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +77,7 @@ def _fetched(ray: Any, number: int, reference: Any) -> dict[str, Array]:
     try:
         result = ray.get(reference)
     except ray.exceptions.RayError as error:
-        raise RunError(f"Ray could not run it: {str(error).splitlines()[0]}", where=f"input {number}") from error
+        raise RunError(f"Ray could not run it: {first_line(error)}", where=f"input {number}") from error
     if isinstance(result, str):
         raise RunError(result, where=f"input {number}")
     # Ray lends its memory; what a caller gets is the caller's own.

@@ -81,6 +81,10 @@ def test_rows_of_a_parquet_file_are_inputs(partita: Command, model: str, tmp_pat
     parquet.write_table(pyarrow.table({"z": [1]}), path)
     done = partita(f"map {model} --devices reference --input {path} --output outputs")
     assert done.status != 0 and "it has no column 'x'; its columns are z" in done.err
+    twins = pyarrow.Table.from_arrays([pyarrow.array([1.0]), pyarrow.array([2.0])], names=["x", "x"])
+    parquet.write_table(twins, path)
+    done = partita(f"map {model} --devices reference --input {path} --output outputs")
+    assert done.status != 0 and "it has 2 columns 'x', and an input has one value" in done.err
     parquet.write_table(pyarrow.table({"x": [[1.0, None]]}), path)
     done = partita(f"map {model} --devices reference --input {path} --output outputs")
     assert done.status != 0 and "row 0, column 'x': it holds no numbers, or lacks one" in done.err

@@ -56,6 +56,8 @@ def test_a_process_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_cannot_be_asked_for_is_an_error() -> None:
     with pytest.raises(pt.BadConfig, match="there is no executor 'threads'\n  Use one of processes, ray, serial"):
         pt.compile_many([], executor="threads")
+    with pytest.raises(pt.BadConfig, match="compile_many: workers cannot be 'two'\n  Give a whole number from 1 on"):
+        pt.compile_many([], "cpu", workers="two")  # type: ignore[arg-type]
     with pytest.raises(pt.BadConfig, match="compile_many: config: it cannot be told to another process"):
         pt.compile_many([graph(4)], "cpu", {"PROGRESS": print})
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,10 +143,13 @@ def test_progress_is_told() -> None:
 def test_what_cannot_be_asked_for_is_an_error() -> None:
     with pytest.raises(pt.BadConfig, match="there is no executor 'threads'\n  Use one of processes, ray, serial"):
         pt.map_batches([], model(), executor="threads")
-    with pytest.raises(pt.BadConfig, match="numbers above zero"):
-        pt.map_batches([], model(), workers=-1)
-    with pytest.raises(pt.BadConfig, match="numbers above zero"):
-        pt.map_batches([], model(), workers=0)
+    numbers: list[Any] = [-1, 0, 2.5, "two", True]
+    for number in numbers:
+        message = re.escape(f"map_batches: workers cannot be {number!r}\n  Give a whole number from 1 on")
+        with pytest.raises(pt.BadConfig, match=message):
+            pt.map_batches([], model(), workers=number)
+        with pytest.raises(pt.BadConfig, match="ahead cannot be"):
+            pt.map_batches([], model(), ahead=number)
     with pytest.raises(pt.InputError, match="input 0, model 'small': 2 inputs were given for 1"):
         list(pt.map_batches([[1, 2]], model(), executor="serial"))
 
