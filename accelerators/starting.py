@@ -11,7 +11,7 @@ from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.task import Task
 from accelerators.errors import AcceleratorUnavailable, NotSupported, UnknownDevice
 from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.settings import Config, HeteroSettings
+from accelerators.interface.settings import Config
 from accelerators.isolation.afar import Workshop, afar
 from accelerators.placement.rules import Forbid
 from accelerators.running.compiled_model import CompiledModel
@@ -75,7 +75,8 @@ def _start(task: Task, compile: Compile) -> _Start | None:
     """The model on the devices that answer first; None if they do not run all of it."""
     starters = _starters(task.settings.hetero.start_with)
     values = {starter.label: _values(starter, task) for starter in starters}
-    settings = Config(HeteroSettings(parallel=task.settings.hetero.parallel), values)
+    hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
+    settings = Config(hetero, values)
     forbid = _rules_about(task.forbid, set(values))
     try:
         model = compile(Task(_without_affinities(task.graph), starters, settings, forbid=forbid))

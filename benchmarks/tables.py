@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from accelerators.process.atomic import write_text
 from benchmarks.results import Row, Section, distinct
 from benchmarks.timing import Ratio, mean
 
@@ -22,6 +24,22 @@ def markdown(header: Cells, lines: Iterable[Cells]) -> str:
         [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))] for line in table
     ]
     return "\n".join("| " + " | ".join(line) + " |" for line in (aligned[0], rule, *aligned[1:]))
+
+
+def merge(page: Path, name: str, header: Cells, lines: Iterable[Cells]) -> None:
+    """Put lines into the table between `<!-- table:NAME -->` and `<!-- /table:NAME -->`.
+
+    A line replaces the one that has the same first cell; the others stay.
+    """
+    begin, end = f"<!-- table:{name} -->\n", f"<!-- /table:{name} -->"
+    before, _, rest = page.read_text().partition(begin)
+    old, mark, after = rest.partition(end)
+    if not mark:
+        raise SystemExit(f"error: {page} has no marks {begin.strip()} and {end}")
+    kept = [[cell.strip() for cell in line.strip("|").split("|")] for line in old.strip().splitlines()[2:]]
+    new = {str(line[0]): [str(cell) for cell in line] for line in lines}
+    table = markdown(header, {**{line[0]: line for line in kept}, **new}.values())
+    write_text(page, f"{before}{begin}\n{table}\n\n{end}{after}")
 
 
 def about(section: Section) -> str:

@@ -45,8 +45,9 @@ class HeteroSettings:
     """REQUEST_SECONDS: how long a request may take, from `start` on; None: as long as it takes."""
     parallel: bool | None = None
     """PARALLEL: do independent subgraphs run side by side? None (AUTO): where it is measured to be faster."""
-    pipeline: bool = False
-    """PIPELINE: do requests pass through the devices one after another, in the order in which they were started?"""
+    pipeline: bool | None = False
+    """PIPELINE: do requests pass through the devices one after another, in the order in which they were started? None (AUTO):
+    where it is measured to be faster."""
     strict: bool = False
     """STRICT: is it an error if a device cannot compile what it took? Otherwise the next one gets it."""
     start: str = "wait"
@@ -134,7 +135,7 @@ HETERO_KEYS = {
     "QUEUE_FULL": Key("wait", one_of("wait", "error")),
     "REQUEST_SECONDS": Key(None, optional(seconds)),
     "PARALLEL": Key("AUTO", flag_or_auto),
-    "PIPELINE": Key(False, flag),
+    "PIPELINE": Key(False, flag_or_auto),
     "STRICT": Key(False, flag),
     "START": Key("wait", one_of("wait", "now"), names_files=True),
     "START_WITH": Key(None, optional(text), names_files=True),

@@ -143,9 +143,9 @@ class CompiledModel:
 
     def _stages(self) -> Pipeline | None:
         """The stages that requests pass through, if that is asked for and there are several."""
-        if not (self.settings.pipeline and isinstance(self._executor, Executor)):
+        if self.settings.pipeline is False or not isinstance(self._executor, Executor):
             return None
-        pipeline = Pipeline(self._executor.plan)
+        pipeline = Pipeline(self._executor.plan, self.settings.pipeline)
         return pipeline if pipeline.stages > 1 else None
 
     @property
@@ -211,6 +211,11 @@ class CompiledModel:
         if self._pipeline is None:
             return queue.submit(lambda: self._run(arrays, out, traced=traced))
         return self._pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request, traced))
+
+    @property
+    def pipelined(self) -> bool | None:
+        """Do requests pass through the devices in turn (PIPELINE)? None while "AUTO" is still measuring."""
+        return False if self._pipeline is None else self._pipeline.trial.decided
 
     @contextmanager
     def timeline(self) -> Iterator[Timeline]:

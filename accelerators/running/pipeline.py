@@ -12,17 +12,27 @@ from concurrent.futures import Future
 from typing import Any
 
 from accelerators.process.forking import renewed_in_children
+from accelerators.running.pipelining import PipelineTrial
 from accelerators.running.steps import RunPlan, Step
+
+Submit = Callable[[Callable[[], Any]], Future[Any]]
+"""Has a call run on another thread."""
+
+Run = Callable[["Request | None"], Any]
+"""Runs a request; it is given the way that the request takes, or None where it takes no turns."""
 
 
 class Pipeline:
     """The stages of a plan, and the requests that are on their way through them."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: RunPlan, decided: bool | None = True) -> None:
         devices = [step.unit.device.label for step in plan.steps]
         starts = [i for i in range(len(devices)) if i == 0 or devices[i] != devices[i - 1]]
         self.stages = len(starts)
         """How many stages there are."""
+        self.trial = PipelineTrial(decided)
+        """Do requests pass through them in turn?"""
+        self._plan = plan  # held, so that no step of another plan is taken for one of these
         self._stage = {id(step): sum(start <= i for start in starts) - 1 for i, step in enumerate(plan.steps)}
         renewed_in_children(self)
         self.renew()
@@ -35,7 +45,20 @@ class Pipeline:
         self._passed: dict[int, int] = {}
         """By number of each request that is not over: the stages that it has left behind."""
 
-    def submit(self, submit: Callable[[Callable[[], Any]], Future[Any]], run: Callable[[Request], Any]) -> Future[Any]:
+    def submit(self, submit: Submit, run: Run) -> Future[Any]:
+        """Have a request submitted, in its turn or not."""
+        window = self.trial.begin()
+        if window is None:
+            return self._in_turn(submit, run) if self.trial.decided else submit(lambda: run(None))
+        try:
+            future = self._in_turn(submit, run) if window.in_turn else submit(lambda: run(None))
+        except BaseException:
+            self.trial.end(window, succeeded=False)
+            raise
+        future.add_done_callback(lambda done: self.trial.end(window, _succeeded(done)))
+        return future
+
+    def _in_turn(self, submit: Submit, run: Run) -> Future[Any]:
         """Have a request submitted that runs in its turn; `run` is called with it."""
         with self._submitting:
             with self._changed:
@@ -50,7 +73,7 @@ class Pipeline:
             future.add_done_callback(lambda done: self._over(request.number))
             return future
 
-    def _run(self, request: Request, run: Callable[[Request], Any]) -> Any:
+    def _run(self, request: Request, run: Run) -> Any:
         """Run the request, and end it when all those before it have ended."""
         try:
             return run(request)
@@ -66,14 +89,23 @@ class Pipeline:
             self._changed.notify_all()
 
     def step(self, number: int, step: Step, run: Callable[[], None]) -> None:
-        """Run a step of a request once those before it have left the step's stage."""
-        stage = self._stage[id(step)]
+        """Run a step of a request once those before it have left the step's stage; one of another plan at once."""
+        stage = self._stage.get(id(step))
+        if stage is not None:
+            self._wait(number, stage)
+        run()
+
+    def _wait(self, number: int, stage: int) -> None:
+        """Wait until the requests before this one have left the stage."""
         with self._changed:
             if self._passed.get(number, stage) < stage:
                 self._passed[number] = stage
                 self._changed.notify_all()
             self._changed.wait_for(lambda: all(left > stage for other, left in self._passed.items() if other < number))
-        run()
+
+
+def _succeeded(done: Future[Any]) -> bool:
+    return not done.cancelled() and done.exception() is None
 
 
 class Request:

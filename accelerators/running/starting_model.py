@@ -85,7 +85,7 @@ class StartingModel(CompiledModel):
             self.graph, self.dead, self.report = final.graph, final.dead, report
             self._units, self._constants = final._units, final._constants
             self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
-            self._executor = final._executor
+            self._executor, self._pipeline = final._executor, final._pipeline
             self.origin = final.origin
         before.close()
         if measuring is not None:

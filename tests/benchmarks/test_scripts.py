@@ -77,6 +77,16 @@ def test_closeness() -> None:
     assert largest <= 1 and 0 < mean <= 0.1
 
 
+def test_pipelining(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table:pipelining -->\n<!-- /table:pipelining -->\nafter\n")
+    said = run("pipelining", "--tiny", "--into", str(page))
+    assert "| 6 on onnxruntime, 6 on cpu |" in said
+    text = page.read_text()
+    assert said.strip() in text and text.startswith("before\n") and text.endswith("\nafter\n")
+
+
 def test_recurrent() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.running.pipelining import TRIES, WINDOW, PipelineTrial, Window
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 
@@ -134,6 +135,82 @@ def test_a_model_of_one_subgraph_has_no_stages() -> None:
     assert float(model.start(request(3)).result(LONG)[0][0]) == -3
 
 
-def test_the_setting_is_true_or_false() -> None:
+class Clock:
+    """Tells the time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_windows(trial: PipelineTrial, clock: Clock, windows: int, seconds: dict[bool, float], waits: bool = False) -> None:
+    """Two requests at once, each of so many seconds by the way that it runs; `waits`: the next comes when all others are over."""
+    running: list[Window] = []
+
+    def end() -> None:
+        window = running.pop(0)
+        clock.now += seconds[window.in_turn]
+        trial.end(window, succeeded=True)
+
+    for _ in range(windows * WINDOW):
+        window = trial.begin()
+        if window is None:
+            break
+        running.append(window)
+        if len(running) > 2 or waits:
+            end()
+    while running:
+        end()
+
+
+@pytest.mark.parametrize(("in_turn", "chosen"), [(0.5, True), (0.95, False), (2.0, False)])
+def test_the_way_that_is_measured_to_be_faster_stays(in_turn: float, chosen: bool) -> None:
+    clock = Clock()
+    trial = PipelineTrial(None, clock)
+    run_windows(trial, clock, 2 * TRIES, {False: 1.0, True: in_turn})
+    assert trial.decided is None
+    run_windows(trial, clock, 4, {False: 1.0, True: in_turn})
+    assert trial.decided is chosen and trial.begin() is None
+
+
+def test_requests_that_wait_for_each_other_decide_nothing() -> None:
+    clock = Clock()
+    trial = PipelineTrial(None, clock)
+    run_windows(trial, clock, 40, {False: 1.0, True: 0.1}, waits=True)
+    assert trial.decided is None
+
+
+def test_requests_that_fail_decide_nothing() -> None:
+    clock = Clock()
+    trial = PipelineTrial(None, clock)
+    for _ in range(40 * WINDOW):
+        first, second = trial.begin(), trial.begin()
+        assert first is not None and second is not None
+        trial.end(first, succeeded=True)
+        trial.end(second, succeeded=False)
+    assert trial.decided is None
+
+
+def test_while_both_ways_are_tried_results_are_right_and_a_refusal_is_forgotten() -> None:
+    may_go = threading.Event()
+
+    def waiting(number: float) -> None:
+        assert may_go.wait(LONG)
+
+    with compiled(waiting, lambda number: None, PIPELINE="AUTO", QUEUE_FULL="error", QUEUE_SIZE=1) as model:
+        assert model.pipelined is None
+        results = [model.start(request(number)) for number in range(5)]
+        with pytest.raises(pt.QueueFull):
+            model.start(request(9))
+        may_go.set()
+        assert [float(result.result(LONG)[0][0]) for result in results] == [0, -1, -2, -3, -4]
+        for number in range(3 * WINDOW):
+            assert float(model.start(request(number)).result(LONG)[0][0]) == -float(number)
+
+
+def test_the_setting_is_true_false_or_auto() -> None:
+    assert pt.compile(graph(), "reference", {"PIPELINE": "auto"}).pipelined is False  # one subgraph has no stages
     with pytest.raises(pt.BadConfig, match="PIPELINE cannot be 'often'"):
         pt.compile(graph(), "reference", {"PIPELINE": "often"})

@@ -160,6 +160,32 @@ def test_requests_across_the_change(slow, gate) -> None:
     assert all(np.array_equal(future.result(100)[0], Y) for future in [*before, model.start(X)])
 
 
+def test_the_settings_of_the_model_hold_from_the_start(slow, gate) -> None:
+    config = {"HETERO": {**NOW["HETERO"], "NUM_REQUESTS": 1, "QUEUE_SIZE": 2, "QUEUE_FULL": "error", "RECORD": "nan"}}
+    model = pt.compile(NET, "slow", config)
+    settings = model.settings
+    assert (settings.requests, settings.queue, settings.full) == (1, 2, "error")
+    model(X)
+    assert model.recorded is not None and model.recorded.calls == 1
+
+
+def test_requests_take_turns_once_there_are_several_devices(slow, gate, beta) -> None:
+    graph = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x) @slow\n y = Exp(a) @beta }")
+    model = pt.compile(graph, "HETERO:beta,slow", {"HETERO": {**NOW["HETERO"], "PIPELINE": True}})
+    assert model.pipelined is False  # one device answers
+    before = [model.start(X) for _ in range(3)]
+    gate.opened.set()
+    assert model.wait(100).pipelined is True
+    assert all(np.array_equal(future.result(100)[0], Y) for future in [*before, *(model.start(X) for _ in range(3))])
+
+
+def test_a_request_of_one_plan_passes_by_the_stages_of_another() -> None:
+    with device("one", "Relu"), device("two", "Exp"):
+        model, other = (pt.compile(NET, "HETERO:one,two", {"HETERO": {"PIPELINE": True}}) for _ in range(2))
+        other._pipeline = model._pipeline  # as after a change of devices, with a request that was started before
+        assert np.array_equal(other.start(X).result(100)[0], Y)
+
+
 def test_a_closed_model_takes_nothing_over(slow, gate) -> None:
     model = pt.compile(NET, "slow", NOW)
     assert gate.reached.wait(100)
