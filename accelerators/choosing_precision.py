@@ -10,7 +10,10 @@ from typing import Any
 
 from accelerators.choosing.op_costs import Measuring
 from accelerators.choosing.options import UNITS, batches_of, check_options, locked_of
+from accelerators.choosing.target import Target
+from accelerators.choosing.whole_models import fastest
 from accelerators.choosing.within_tolerance import Option, choose
+from accelerators.placement.rules import Forbid, Pin
 from accelerators.precision.lowered_ops import KEPT, with_channel_scales
 from accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow
 from accelerators.process.ending import at_a_device
@@ -34,31 +37,37 @@ def choose_precision(
     calibration: str = "minmax",
     win: str = "time",
     lock: Mapping[str, str] | None = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
     most: int = MOST,
 ) -> PrecisionPlan:
     """The plan in which as many ops as win something run in a lower precision, and the answer stays within the tolerance.
 
     `inputs` are the arrays of one call, or a list of such: arrays, tuples or dictionaries by name. The error is the largest
     |a - b| over the largest |b| of an output, against float32 on the same device; it is measured with the whole plan applied.
-    `win` is "time" or "memory" (bytes of weights); `lock` gives ops, by names or patterns of names, their precision;
-    `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
+    `win` is "time" or "memory" (bytes of weights). `lock` gives ops, by names or patterns of names, their precision. If several
+    devices are given and time is to be won, each op's device is chosen too, of those that run it, as `pin` and `forbid` (as for
+    `compile`) allow. `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
     require_graph(graph)
     check_options(tolerance, precisions, calibration, win, most)
     batches = batches_of(graph, inputs)
     typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = locked_of(typed, lock or {})
-    measuring = Measuring(typed, batches, device, config, calibration, win)
+    measuring = Measuring(typed, batches, Target(device, config), calibration, win, pin, forbid)
     ops, errors = [node.name for node in measuring.ops], measuring.errors((*precisions, *locked.values()))
-    gains = measuring.gains(precisions)
+    gains = measuring.gains(precisions, locked)
     options = [
         Option(name, precision, errors[name, precision], gains[name, precision])
         for name in ops for precision in precisions if name not in locked and (name, precision) in errors
     ]
     chosen, reasons, error = choose(measuring, options, locked, tolerance, most)
-    if win == "time" and not measuring.is_faster(chosen, locked):
-        chosen, error = {name: precision for name, precision in locked.items() if precision != KEPT}, measuring.measured(locked)
-        left = [name for name in ops if name not in locked]
-        reasons |= dict.fromkeys(left, "the model as a whole is not faster with what could be lowered")
+    devices = None
+    if win == "time":
+        best = fastest(measuring, chosen, locked, tolerance, error)
+        if chosen != best.precisions:
+            left = [name for name in ops if name not in locked]
+            reasons |= dict.fromkeys(left, "the model as a whole is not faster with what could be lowered")
+        chosen, error, devices = best.precisions, best.error, best.devices
     rows = {
         node.name: PrecisionRow(
             node.name, str(node.op), chosen.get(node.name, KEPT), reasons[node.name],
@@ -68,4 +77,4 @@ def choose_precision(
         )
         for node in measuring.ops
     }
-    return PrecisionPlan(graph.name, fingerprint(graph), rows, measuring.ranges, tolerance, error, UNITS[win])
+    return PrecisionPlan(graph.name, fingerprint(graph), rows, measuring.ranges, tolerance, error, UNITS[win], devices)

@@ -9,43 +9,50 @@ from typing import Any
 import numpy as np
 
 from accelerators.arrays.distance import distance
+from accelerators.choosing.device_choice import DeviceChoice
+from accelerators.choosing.op_times import times_of
 from accelerators.choosing.options import Given
 from accelerators.choosing.precision_probe import Probe, isolated, read_by
-from accelerators.compiling import compile as compile_model
+from accelerators.choosing.target import Target
+from accelerators.errors import NotSupported
+from accelerators.placement.rules import Forbid, Pin
 from accelerators.precision.calibration import Range, calibrated
+from accelerators.precision.device_plan import lowered_on
 from accelerators.precision.lowered_ops import KEPT, bytes_won, lowerable, lowered, why_not
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node
 from graph.types import Array
-from passes.infer import infer
 
 TURNS = 20
-"""How often two whole models are run in turn; the shortest time of each counts."""
-
-ROUNDS = 5
-"""How often a model is profiled; the shortest time of each op counts."""
+"""How often whole models are run in turn; the shortest time of each counts."""
 
 
 class Measuring:
     """What is known of a model's ops, measured step by step."""
 
     def __init__(
-        self, graph: Graph, batches: Sequence[Given], device: Any, config: Any, calibration: str, win: str
+        self,
+        graph: Graph,
+        batches: Sequence[Given],
+        target: Target,
+        calibration: str,
+        win: str,
+        pin: Pin | None = None,
+        forbid: Forbid | None = None,
     ) -> None:
-        self.graph, self.batches = graph, batches
-        self.device, self.config, self.win = device, config, win
+        self.graph, self.batches, self.target, self.win = graph, batches, target, win
         self.ops = lowerable(graph)
+        self.open = target.opened(graph, win, pin, forbid)
+        self.devices: DeviceChoice | None = None
+        """Which device each op runs best on, once `gains` has measured it; None where that is not open."""
         self.probe = Probe(graph, self.ops)
-        self.model = self._compiled(self.probe.graph)
+        self.model = target.compiled(self.probe.graph)
         read = self.probe.reads
         self.ranges: dict[str, Range] = calibrated(lambda: self._seen(read), calibration)
         self.wanted = [self._run(batch) for batch in batches]
         self.refused: dict[tuple[str, str], str] = {}
-
-    def _compiled(self, graph: Graph) -> CompiledModel:
-        return compile_model(graph, self.device, self.config)
 
     def _probed(self, batch: Given, moved: Mapping[str, Array]) -> Any:
         return self.model({**batch, **self.probe.still, **{self.probe.shifts[name]: array for name, array in moved.items()}})
@@ -85,7 +92,7 @@ class Measuring:
         alone = isolated(self.graph, ops, precision, self.ranges)
         given = {f"given{i}": seen[read_by(node).name] for i, node in enumerate(ops)}
         try:
-            return dict(zip([node.name for node in ops], self._compiled(alone)(given), strict=True))
+            return dict(zip([node.name for node in ops], self.target.compiled(alone)(given), strict=True))
         except PartitaError as error:
             if len(ops) == 1:
                 self.refused[ops[0].name, precision] = error.cause
@@ -95,57 +102,80 @@ class Measuring:
 
     # -- what each op wins ---------------------------------------------------------------------------------
 
-    def gains(self, precisions: Sequence[str]) -> dict[tuple[str, str], float]:
-        """What an op wins in a precision, by op and precision."""
+    def gains(self, precisions: Sequence[str], locked: Mapping[str, str]) -> dict[tuple[str, str], float]:
+        """What an op wins in a precision, by op and precision: on the device that is fastest at it, where devices are chosen."""
         if self.win == "memory":
             return {
                 (node.name, precision): bytes_won(node, precision)
                 for node in self.ops for precision in precisions if (node.name, precision) not in self.refused
             }
-        before = self._times(self.graph)
-        gains = {}
-        for precision in precisions:
-            everything = {node.name: precision for node in self.ops if (node.name, precision) not in self.refused}
+        labels: Sequence[str | None] = [None] if self.open is None else self.open.preferred
+        asked = precisions if self.open is None else [*precisions, *locked.values()]
+        taking = {
+            precision: {node.name: precision for node in self.ops if (node.name, precision) not in self.refused}
+            for precision in asked if precision != KEPT
+        }
+        times = {(label, KEPT): self._times(self.graph, label) for label in labels}
+        for precision, everything in taking.items():
             if everything:
-                after = self._times(lowered(self.graph, everything, self.ranges))
-                gains.update({(name, precision): before.get(name, 0.0) - after.get(name, 0.0) for name in everything})
-        return gains
+                whole = lowered(self.graph, everything, self.ranges)
+                for label in labels:
+                    measured = self._times(whole, label)
+                    times[label, precision] = {name: us for name, us in measured.items() if name in everything}
+        if self.open is not None:
+            self.devices = DeviceChoice(self.graph, self.open.allowed, times)
+        return {
+            (name, precision): self._least(times, name, KEPT) - self._least(times, name, precision)
+            for precision in precisions for name in taking.get(precision, ())
+        }
 
-    def _times(self, graph: Graph) -> dict[str, float]:
-        """The microseconds of each op. The time of a kernel of several ops is shared out among them."""
-        model, names = self._compiled(graph), {node.name for node in self.ops}
-        rounds: list[dict[str, float]] = []
-        parts = {(kernel.symbol, kernel.nodes[0]): [name for name in kernel.nodes if name in names] for kernel in model.kernels()}
-        for _ in range(ROUNDS):
-            times: dict[str, float] = {}
-            for row in model.profile(dict(self.batches[0])).rows:
-                shared = parts.get((row.exec_type, row.node), [row.node] if row.node in names else [])
-                for name in shared:
-                    times[name] = times.get(name, 0.0) + row.real_us / len(shared)
-            rounds.append(times)
-        return {name: min(times.get(name, 0.0) for times in rounds) for name in names}
+    def _least(self, times: Mapping[tuple[str | None, str], Mapping[str, float]], name: str, precision: str) -> float:
+        """The microseconds of an op on the device that is fastest at it."""
+        if self.devices is not None:
+            return self.devices.least(name, precision)
+        return times[None, precision].get(name, 0.0)
+
+    def _times(self, graph: Graph, label: str | None) -> dict[str, float]:
+        """The microseconds of each op on a device that all ops go to where it runs them, or on the target as it is."""
+        products = [node.name for node in self.ops]
+        names = products if self.open is None else list(self.open.allowed)
+        model = self.target.compiled(graph, label)
+        return times_of(model, graph, self.batches[0], names, products, label)
 
     # -- what a whole choice costs and wins ----------------------------------------------------------------
 
-    def is_faster(self, chosen: Mapping[str, str], locked: Mapping[str, str]) -> bool:
-        """Is the model faster in the chosen precisions than with those alone that are locked?"""
-        if chosen.items() <= locked.items():
-            return True
-        batch, models = dict(self.batches[0]), [self._lowered(precisions) for precisions in (chosen, locked)]
-        times: list[list[float]] = [[], []]
+    def placements(self, precisions: Mapping[str, str]) -> list[Mapping[str, str] | None]:
+        """The placements that are worth measuring, the best by estimate first; None stands for the target's own."""
+        return [None] if self.devices is None else [*self.devices.candidates(precisions)]
+
+    def seconds(self, models: Sequence[CompiledModel]) -> list[float]:
+        """The shortest time of each of the models, which are run in turn."""
+        batch = dict(self.batches[0])
+        times: list[list[float]] = [[] for _ in models]
         for _ in range(TURNS):
             for model, taken in zip(models, times, strict=True):
                 start = perf_counter()
                 model(batch)
                 taken.append(perf_counter() - start)
-        return min(times[0]) < min(times[1])
+        return [min(taken) for taken in times]
 
-    def _lowered(self, precisions: Mapping[str, str]) -> CompiledModel:
-        return self._compiled(infer(lowered(self.graph, precisions, self.ranges), strict=False))
+    def lowered(self, precisions: Mapping[str, str], placement: Mapping[str, str] | None) -> CompiledModel:
+        """The model in these precisions, on these devices."""
+        labels, config = self.target.labels, self.target.config
+        return self.target.compiled(lowered_on(self.graph, precisions, self.ranges, placement, labels, config))
+
+    def error(self, model: CompiledModel) -> float:
+        """How far a model is from float32, over all inputs."""
+        return max(distance(list(model(dict(batch))), wanted) for batch, wanted in zip(self.batches, self.wanted, strict=True))
 
     def measured(self, precisions: Mapping[str, str]) -> float:
         """How far the model in these precisions is from float32, over all inputs."""
         if not any(precision != KEPT for precision in precisions.values()):
             return 0.0
-        model = self._lowered(precisions)
-        return max(distance(list(model(dict(batch))), wanted) for batch, wanted in zip(self.batches, self.wanted, strict=True))
+        *others, last = self.placements(precisions)
+        for placement in others:
+            try:
+                return self.error(self.lowered(precisions, placement))
+            except NotSupported:  # the next one is tried; the error of the last one is told
+                continue
+        return self.error(self.lowered(precisions, last))

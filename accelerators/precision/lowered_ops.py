@@ -185,7 +185,8 @@ class _Lowering:
         self.rewriter = Rewriter(graph)
         self.namer = Namer(graph)
         self.integers = self._wanted()
-        self.dequantized: dict[NodeEntry, NodeEntry] = {}
+        self.dequantized: dict[tuple[NodeEntry, str | None], NodeEntry] = {}
+        """Values that were rounded to bytes and back: one for each device that reads it, so that bytes pass between devices."""
         self.cast: dict[tuple[NodeEntry, str], NodeEntry] = {}
         self.affinity: str | None = None
         """The device of the node that is being looked at, or of the first that reads it: what is added goes there."""
@@ -216,7 +217,7 @@ class _Lowering:
             for entry in node.outputs:
                 plain[entry] = replacement[entry.index]
                 if entry in self.integers:
-                    self.dequantized[entry] = self._quantized(entry, plain[entry])
+                    self._quantize(entry, plain[entry])
         outputs = [plain[entry] for entry in self.graph.outputs]
         return rewriter.finish(outputs=outputs, nodes=())
 
@@ -224,7 +225,7 @@ class _Lowering:
         """The node's inputs, those of some slots as they were quantized."""
         given = []
         for i, entry in enumerate(node.inputs):
-            stands = self.dequantized.get(entry) if entry is not None and slots(i) else None
+            stands = self.dequantized.get((entry, node.affinity)) if entry is not None and slots(i) else None
             given.append(stands if stands is not None else None if entry is None else self.rewriter.value(entry))
         return given
 
@@ -234,13 +235,16 @@ class _Lowering:
             return self.rewriter.rebuilt(node).evolve(inputs=tuple(self._reading(node, lambda i: True)))
         return self.rewriter.rebuilt(node)
 
-    def _quantized(self, entry: NodeEntry, value: NodeEntry) -> NodeEntry:
-        """The value rounded to bytes, and back."""
+    def _quantize(self, entry: NodeEntry, value: NodeEntry) -> None:
+        """Round the value to bytes, and back for each device that reads it."""
         step = self.integers[entry]
         arrays = {"scale": step.scale, "point": step.point}
         operands = [self._constant(entry, np.asarray(array), what) for what, array in arrays.items()]
         quantized = self._helper("QuantizeLinear", f"{entry.name}_integers", _typed(entry, "uint8"), value, *operands)
-        return self._helper("DequantizeLinear", f"{entry.name}_rounded", entry.type, quantized, *operands)
+        for label in dict.fromkeys(reader.affinity for reader in self.graph.consumers(entry.node)):
+            self.affinity = label
+            rounded = self._helper("DequantizeLinear", f"{entry.name}_rounded", entry.type, quantized, *operands)
+            self.dequantized[entry, label] = rounded
 
     def _int8(self, node: Node) -> Node:
         """The product of rounded values by rounded weights; its bias is in units of their scales' product."""

@@ -1,8 +1,9 @@
-"""Which op runs in which precision, and why: read it, lock it, change it, keep it as JSON, and apply it to the graph."""
+"""Which op runs in which precision, and on which device, and why: read it, lock it, change it, keep it as JSON, apply it."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,13 @@ import attrs
 
 from accelerators.errors import AcceleratorError
 from accelerators.precision.calibration import Range
-from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, lowered, with_channel_scales
+from accelerators.precision.device_plan import DevicePlan, lowered_on
+from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with_channel_scales
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.words import counted
 from partition.fingerprint import fingerprint
+from passes.infer import infer
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,6 +68,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         tolerance: float,
         error: float | None,
         unit: str,
+        devices: DevicePlan | None = None,
     ) -> None:
         self.graph_name = graph_name
         self.fingerprint = written_fingerprint
@@ -78,6 +82,8 @@ class PrecisionPlan(MutableMapping[str, str]):
         """How far it was, measured with the whole plan applied; None once the plan was changed."""
         self.unit = unit
         """What gains are counted in: microseconds, or bytes of weights."""
+        self.devices = devices
+        """The device of each op, where these were chosen with the precisions; None where the plan says nothing of devices."""
 
     @property
     def rows(self) -> tuple[PrecisionRow, ...]:
@@ -88,6 +94,24 @@ class PrecisionPlan(MutableMapping[str, str]):
     def locked(self) -> dict[str, str]:
         """What was said from outside: given to `choose_precision` as `lock`, it holds in another choice too."""
         return {row.node: row.precision for row in self.rows if row.locked}
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """The device of each op, by name; empty if the plan says nothing of devices."""
+        return {} if self.devices is None else dict(self.devices.placement)
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """The devices that were said from outside: given to `choose_precision` as `pin`, they hold in another choice too."""
+        return {} if self.devices is None else self.devices.pinned
+
+    def place(self, name: str, device: str) -> None:
+        """Let an op run on another of the plan's devices, in this choice and in those that are given `pinned`."""
+        if self.devices is None:
+            remedy = 'Choose for several devices, as "HETERO:first,second", with win="time"'
+            raise AcceleratorError("the plan says nothing of devices", where=f"plan.place({name!r})", remedy=remedy)
+        self.devices.place(name, device)
+        self.error = None
 
     def __getitem__(self, name: str) -> str:
         return self._row(name).precision
@@ -121,19 +145,27 @@ class PrecisionPlan(MutableMapping[str, str]):
             self._rows[name] = attrs.evolve(self._row(name), locked=True)
 
     def why(self, name: str) -> str:
-        """The op's precision, and the reason for it."""
+        """The op's precision and device, and the reasons for them. Ops that are never lowered have a device alone."""
+        label = self.placement.get(name)
+        if name not in self._rows and label is not None:
+            return "\n".join([f"{name} is on {label}", *self._why_there(name)])
         row = self._row(name)
-        lines = [f"{row.node} ({row.op}) runs in {row.precision}: {row.reason}"]
+        there = "" if label is None else f" on {label}"
+        lines = [f"{row.node} ({row.op}) runs in {row.precision}{there}: {row.reason}"]
         for precision, error in row.errors.items():
             gain = row.gains.get(precision)
             won = "" if gain is None else f", and wins {amount(gain, self.unit)}"
             lines.append(f"  {precision} alone moves the answer by {error:.2g}{won}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._why_there(name)])
 
-    def apply(self, graph: Graph) -> Graph:
-        """The graph in these precisions: standard ONNX, which `save` writes and other engines read."""
-        from passes.infer import infer
+    def _why_there(self, name: str) -> list[str]:
+        return [] if self.devices is None else self.devices.why(name)
 
+    def apply(self, graph: Graph, config: Mapping[str, Any] | None = None) -> Graph:
+        """The graph in these precisions: standard ONNX, which `save` writes and other engines read.
+
+        Where the plan has devices, they are the affinities of its ops; `config` is as for `compile`, and each device is asked
+        whether it runs them so."""
         if fingerprint(graph) != self.fingerprint:
             raise AcceleratorError(
                 "the plan was made for another graph",
@@ -149,7 +181,9 @@ class PrecisionPlan(MutableMapping[str, str]):
         if wrong:
             cause = f"the plan lowers {wrong[0]!r}, which is no product with constant float32 weights"
             raise AcceleratorError(cause, where=f"graph {graph.name!r}")
-        return infer(lowered(typed, self, self.ranges), strict=False)
+        if self.devices is None:
+            return lowered_on(typed, self, self.ranges, None, ())
+        return lowered_on(typed, self, self.ranges, self.devices.placement, self.devices.devices, config)
 
     def to_json(self) -> str:
         """The plan as text."""
@@ -162,6 +196,7 @@ class PrecisionPlan(MutableMapping[str, str]):
             "unit": self.unit,
             "ops": [attrs.asdict(row) for row in self.rows],
             "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
+            **({} if self.devices is None else {"placed": self.devices.to_dict()}),
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -177,9 +212,10 @@ class PrecisionPlan(MutableMapping[str, str]):
                 check_precision(row.precision, f"plan[{row.node!r}]")
             ranges = {str(name): _range(*map(float, bounds)) for name, bounds in content["ranges"].items()}
             error = None if content["error"] is None else float(content["error"])
+            devices = DevicePlan.from_dict(content["placed"]) if "placed" in content else None
             return cls(
                 str(content["graph"]), str(content["fingerprint"]), rows, ranges, float(content["tolerance"]), error,
-                str(content["unit"]),
+                str(content["unit"]), devices,
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise AcceleratorError(
@@ -191,12 +227,14 @@ class PrecisionPlan(MutableMapping[str, str]):
         from rich.table import Table
         from rich.text import Text
 
-        columns = "op", "kind", "precision", "alone moves the answer by", "wins", "why"
+        placed = () if self.devices is None else ("device",)
+        columns = "op", "kind", "precision", *placed, "alone moves the answer by", "wins", "why"
         table = Table(*columns, title=Text(self._title()))
         for row in self.rows:
             errors = ", ".join(f"{name} {error:.1e}" for name, error in row.errors.items())
             gains = ", ".join(f"{name} {amount(gain, self.unit)}" for name, gain in row.gains.items())
-            table.add_row(*map(Text, (row.node, row.op, row.precision, errors, gains, row.reason)))
+            label = [self.placement.get(row.node, "")] if placed else []
+            table.add_row(*map(Text, (row.node, row.op, row.precision, *label, errors, gains, row.reason)))
         return table
 
     def __rich__(self) -> Table:
@@ -206,11 +244,20 @@ class PrecisionPlan(MutableMapping[str, str]):
         counts = {name: sum(row.precision == name for row in self.rows) for name in (KEPT, *PRECISIONS)}
         shown = ", ".join(f"{counted(count, 'op')} in {name}" for name, count in counts.items() if count)
         measured = "not measured" if self.error is None else f"off by {self.error:.2g}"
-        return f"{self.graph_name}: {shown or 'no op may be lowered'}; {measured}, where {self.tolerance:g} is allowed"
+        shown = (shown or "no op may be lowered") + self._devices()
+        return f"{self.graph_name}: {shown}; {measured}, where {self.tolerance:g} is allowed"
+
+    def _devices(self) -> str:
+        """How many ops each device has, in words."""
+        counts = Counter(self.placement.values())
+        return "".join(f"; {counted(count, 'op')} on {label}" for label, count in counts.items())
 
     def __str__(self) -> str:
-        lowered_rows = [f"  {row.node} ({row.op}): {row.precision}: {row.reason}" for row in self.rows]
-        return "\n".join([self._title(), *lowered_rows])
+        placement = self.placement
+        there = {row.node: f" on {placement[row.node]}" if row.node in placement else "" for row in self.rows}
+        rows = [f"  {row.node} ({row.op}): {row.precision}{there[row.node]}: {row.reason}" for row in self.rows]
+        measured = [] if self.devices is None else [f"  {sentence}" for sentence in self.devices.measured]
+        return "\n".join([self._title(), *rows, *measured])
 
     def __repr__(self) -> str:
         return f"<PrecisionPlan of {self._title()}>"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import partita as pt
 from accelerators.precision.calibration import METHODS
@@ -24,6 +26,7 @@ from partita.cli.arguments import (
     config_of,
     names,
     pair,
+    placing_of,
     positive,
 )
 from partita.cli.models import compiled, load_graph, model_inputs, writable
@@ -32,6 +35,8 @@ from partita.cli.screen import Screen
 EXAMPLE = """\
   partita precision zoo:squeezenet --devices cpu --tolerance 0.05 -o lowered.onnx
   partita precision model.onnx --input calls.npz --win memory --plan plan.json
+  partita precision model.onnx --devices HETERO:openvino,cpu --plan plan.json --why conv1
+  partita precision model.onnx --apply plan.json -o lowered.onnx
 """
 
 
@@ -50,45 +55,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--win", choices=("time", "memory"), default="time", help="what is to be won (default: %(default)s)")
     group.add_argument("--calibration", choices=METHODS, default=METHODS[0], help="what bytes cover (default: %(default)s)")
     add_repeated(group, "--lock", pair, "NAMES=P", "ops whose whole name matches run in P")
-    group.add_argument("--lock-plan", metavar="FILE", help="what is locked in this plan stays as it is")
+    group.add_argument("--lock-plan", metavar="FILE", help="what is locked or placed by hand in this plan stays as it is")
+    group.add_argument("--apply", metavar="FILE", help="take this plan as it is, and measure nothing")
+    add_repeated(group, "--why", str, "NAME", "say why this op runs as it does")
     group.add_argument("--plan", metavar="PLAN.json", help="write the plan")
     group.add_argument("-o", "--output", metavar="OUT.onnx", help="write the model in the chosen precisions")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Choose, show the plan, and write what was asked for."""
+    from rich.text import Text
+
     for path in (arguments.plan, arguments.output):
         writable(path, arguments.model)
-    lock = {**_locked(arguments.lock_plan), **dict(arguments.lock)}
     graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
+    plan = _chosen(graph, config, arguments, screen) if arguments.apply is None else _read(arguments.apply)
+    lowered = plan.apply(graph, config) if arguments.apply or arguments.output else graph
+    if arguments.plan:
+        with replacing(arguments.plan) as file:
+            file.write(plan.to_json().encode())
+    if arguments.output:
+        pt.save(lowered, arguments.output)
+    for path in filter(None, (arguments.plan, arguments.output)):
+        screen.say(f"wrote {path}")
+    screen.write_json(json.loads(plan.to_json()))
+    if arguments.why:
+        screen.show(Text("\n".join(map(plan.why, arguments.why))))
+    else:
+        screen.show(plan.to_table(), *map(Text, () if plan.devices is None else plan.devices.measured))
+    return exits.OK
+
+
+def _chosen(graph: pt.Graph, config: Mapping[str, Any], arguments: argparse.Namespace, screen: Screen) -> pt.PrecisionPlan:
+    """The plan, by measuring."""
+    before = None if arguments.lock_plan is None else _read(arguments.lock_plan)
+    lock = {**(before.locked if before else {}), **dict(arguments.lock)}
+    placing = placing_of(arguments)
+    placing["pin"] = {**(before.pinned if before else {}), **placing["pin"]}
     model = compiled(graph, arguments, screen, config)
     calls = [model_inputs(model, arguments, screen)]
     if not arguments.input:
         seeds = range(arguments.seed + 1, arguments.seed + arguments.calls)
         calls += [dict(zip(calls[0], model.example_inputs(seed), strict=True)) for seed in seeds]
     screen.say("measuring what each op costs and wins")
-    plan = pt.choose_precision(
+    return pt.choose_precision(
         graph, calls, arguments.tolerance, arguments.devices or "HETERO:cpu,reference", config,
-        precisions=arguments.precisions, win=arguments.win, calibration=arguments.calibration, lock=lock,
+        precisions=arguments.precisions, win=arguments.win, calibration=arguments.calibration, lock=lock, **placing,
     )
-    if arguments.plan:
-        with replacing(arguments.plan) as file:
-            file.write(plan.to_json().encode())
-    if arguments.output:
-        pt.save(plan.apply(graph), arguments.output)
-    for path in filter(None, (arguments.plan, arguments.output)):
-        screen.say(f"wrote {path}")
-    screen.write_json(json.loads(plan.to_json()))
-    screen.show(plan.to_table())
-    return exits.OK
 
 
-def _locked(path: str | None) -> dict[str, str]:
-    """What a plan in a file has locked."""
-    if path is None:
-        return {}
+def _read(path: str) -> pt.PrecisionPlan:
+    """The plan in a file."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ReadError(f"no plan can be read from it: {error}", where=path, remedy="Give what --plan wrote") from error
-    return pt.PrecisionPlan.from_json(text).locked
+    return pt.PrecisionPlan.from_json(text)

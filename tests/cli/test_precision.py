@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
+from tests.accelerators.precision.priced_devices import Prices, priced
 from tests.cli.conftest import Command
 from tests.graphs.small_models import convolutions, sensitive
 
@@ -37,6 +38,24 @@ def test_what_a_plan_locks_stays(partita: Command) -> None:
     result = partita(f"precision model.onnx {REFERENCE} --tolerance 0.1 --lock-plan plan.json --json").json
     assert {row["node"]: row["precision"] for row in result["ops"]}["first"] == "float32"
     assert result["error"] <= 0.1
+
+
+def test_a_plan_of_devices_is_explained_and_applied(partita: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pt.save(sensitive(), "model.onnx")
+    dear = Prices({"MatMul": 900.0})
+    with priced(monkeypatch, dear=dear, cheap=Prices({"MatMul": 100.0}, {"MatMul": 10.0})) as devices:
+        done = partita(f"precision model.onnx --devices {devices} --tolerance 0.05 --pin delicate=dear --plan plan.json")
+        assert done.status == 0 and "on cheap" in done.out and "which is the choice" in done.out
+        done = partita("precision model.onnx --apply plan.json --why delicate --why relu_0 -o lowered.onnx")
+        assert done.status == 0 and "delicate (MatMul) runs in float32 on dear" in done.out and "relu_0 is on " in done.out
+        assert "QuantizeLinear" in {node.op for node in pt.load("lowered.onnx").nodes}
+        plan = pt.PrecisionPlan.from_json(Path("plan.json").read_text("utf-8"))
+        plan.place("steady", "dear")
+        Path("plan.json").write_text(plan.to_json(), "utf-8")
+        done = partita(f"precision model.onnx --devices {devices} --tolerance 0.05 --lock-plan plan.json --json")
+        assert {name: done.json["placed"]["placement"][name] for name in plan} == {"steady": "dear", "delicate": "dear"}
+    done = partita("precision model.onnx --apply plan.json")
+    assert done.status == 1 and "'dear'" in done.err
 
 
 def test_wrong_precisions_are_met_with_near_ones(partita: Command) -> None:

@@ -23,10 +23,10 @@ class Weights:
         return pt.constant(self.random.standard_normal(shape).astype("float32"))
 
 
-def convolutions(seed: int = 0) -> pt.Graph:
+def convolutions(seed: int = 0, batch: int = 1) -> pt.Graph:
     """A residual network of three convolutions and a classifier."""
     w = Weights(seed)
-    x = pt.variable("x", "float32", (1, 3, 12, 12))
+    x = pt.variable("x", "float32", (batch, 3, 12, 12))
     y = pt.op("Relu", pt.op("Conv", x, w(8, 3, 3, 3), w.bias(8), name="first", pads=[1, 1, 1, 1]))
     y = pt.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
     z = pt.op("Relu", pt.op("Conv", y, w(8, 8, 3, 3), w.bias(8), name="second", pads=[1, 1, 1, 1]))

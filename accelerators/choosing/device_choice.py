@@ -1,0 +1,99 @@
+"""On which device each op runs best, by what ops took on each device and what it costs to pass values between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from accelerators.precision.lowered_ops import KEPT
+from graph.graph import Graph
+from graph.node import NodeEntry
+from graph.types import TensorType
+
+CROSSING_US = 20.0
+"""What it costs that one device ends its work and another begins, about. Whole models are measured in the end."""
+
+BYTES_PER_US = 8000.0
+"""How many bytes pass from one device to another in a microsecond, about."""
+
+SWEEPS = 8
+"""How often all ops are looked at again after others have moved."""
+
+
+class DeviceChoice:
+    """The devices that each op may run on, and what it takes there."""
+
+    def __init__(
+        self, graph: Graph, allowed: Mapping[str, Sequence[str]], times: Mapping[tuple[str | None, str], Mapping[str, float]]
+    ) -> None:
+        self.allowed = allowed
+        """For each op the devices that run it, the preferred one first."""
+        self.times = times
+        """The microseconds of ops by device and precision, and by op."""
+        self.neighbours: dict[str, list[tuple[str, float]]] = {name: [] for name in allowed}
+        """The ops that an op passes values to or gets them from, each with what that costs between devices."""
+        for name in allowed:
+            for entry in graph[name].reads:
+                if entry.node.name in allowed:
+                    cost = CROSSING_US + bytes_of(entry) / BYTES_PER_US
+                    self.neighbours[name].append((entry.node.name, cost))
+                    self.neighbours[entry.node.name].append((name, cost))
+
+    def took(self, name: str, label: str, precision: str) -> float:
+        """The microseconds of an op on a device in a precision; infinite where it did not run so.
+
+        An op with a single device takes nothing in float32 if it did not run alone: there is no choice."""
+        forced = precision == KEPT and len(self.allowed[name]) == 1
+        return self.times.get((label, precision), {}).get(name, 0.0 if forced else float("inf"))
+
+    def least(self, name: str, precision: str) -> float:
+        """The microseconds of an op in a precision on the device that is fastest at it."""
+        return min(self.took(name, label, precision) for label in self.allowed[name])
+
+    def candidates(self, precisions: Mapping[str, str]) -> list[dict[str, str]]:
+        """Placements worth measuring, the shortest by estimate first: from all on one device, and from each op where it is
+        fastest, moved op by op as long as that shortens the estimate. Linear."""
+        labels = list(dict.fromkeys(label for labels in self.allowed.values() for label in labels))
+        starts = [{name: label if label in able else able[0] for name, able in self.allowed.items()} for label in labels]
+        fastest = {
+            name: min(able, key=lambda label: self.took(name, label, precisions.get(name, KEPT)))
+            for name, able in self.allowed.items()
+        }
+        distinct: list[dict[str, str]] = []
+        for start in [*(self._moved(start, precisions) for start in (*starts, fastest)), *starts]:
+            if start not in distinct:
+                distinct.append(start)
+        possible = [placement for placement in distinct if self.estimate(placement, precisions) < float("inf")]
+        return sorted(possible or distinct, key=lambda placement: self.estimate(placement, precisions))
+
+    def estimate(self, placement: Mapping[str, str], precisions: Mapping[str, str]) -> float:
+        """The microseconds of the whole."""
+        own = sum(self.took(name, label, precisions.get(name, KEPT)) for name, label in placement.items())
+        crossing = sum(
+            cost for name, label in placement.items() for other, cost in self.neighbours[name] if placement[other] != label
+        )
+        return own + crossing / 2
+
+    def _moved(self, start: Mapping[str, str], precisions: Mapping[str, str]) -> dict[str, str]:
+        placement = dict(start)
+        for _ in range(SWEEPS):
+            before = dict(placement)
+            for name, able in self.allowed.items():
+                precision, around = precisions.get(name, KEPT), self.neighbours[name]
+                costs = {
+                    label: self.took(name, label, precision) + sum(cost for other, cost in around if placement[other] != label)
+                    for label in able
+                }
+                placement[name] = min(able, key=lambda label: (costs[label], label != placement[name]))
+            if placement == before:
+                break
+        return placement
+
+
+def bytes_of(entry: NodeEntry) -> float:
+    """The bytes of a value in float32, as far as its sizes are known."""
+    known = entry.type
+    sizes = known.shape if isinstance(known, TensorType) and known.shape is not None else ()
+    total = 4.0
+    for size in sizes:
+        total *= size if isinstance(size, int) else 1
+    return total

@@ -1,0 +1,102 @@
+"""Which of the models that a choice leaves is the fastest: in the chosen precisions or without, and on which devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from accelerators.choosing.op_costs import Measuring
+from accelerators.errors import NotSupported
+from accelerators.precision.device_plan import DevicePlan
+from accelerators.precision.lowered_ops import KEPT
+from accelerators.running.compiled_model import CompiledModel
+from graph.words import counted
+
+
+@attrs.frozen(slots=True, eq=False)
+class Candidate:
+    """One whole model."""
+
+    precisions: Mapping[str, str]
+    """The precisions of the ops that are lowered."""
+    placement: Mapping[str, str] | None
+    """The device of each op; None where that is not chosen."""
+
+    @property
+    def title(self) -> str:
+        """How many ops are where, and in which precision."""
+        devices = Counter((self.placement or {}).values()).items()
+        lowered = Counter(self.precisions.values()).items()
+        there = ", ".join(f"{counted(count, 'op')} on {label}" for label, count in devices)
+        return f"{there}; {', '.join(f'{count} in {precision}' for precision, count in lowered) or 'none lowered'}"
+
+
+@attrs.frozen(slots=True)
+class Best:
+    """The fastest model within the tolerance."""
+
+    precisions: dict[str, str]
+    """The precisions of the ops that are lowered."""
+    error: float
+    """How far its answer is from float32."""
+    devices: DevicePlan | None
+    """The devices of its ops, and how that was found; None where they are not chosen."""
+
+
+def fastest(
+    measuring: Measuring, chosen: Mapping[str, str], locked: Mapping[str, str], tolerance: float, error: float
+) -> Best:
+    """The fastest of the models in the chosen precisions and in the locked ones alone, on each placement worth measuring."""
+    without = {name: precision for name, precision in locked.items() if precision != KEPT}
+    distinct = [without] if chosen == without else [without, dict(chosen)]
+    candidates = [Candidate(of, placement) for of in distinct for placement in measuring.placements(of)]
+    if len(candidates) == 1 and candidates[0].placement is None:
+        return Best(without, error, None)
+    models, refused = _compiled(measuring, candidates)
+    candidates = list(models)
+    seconds = measuring.seconds(list(models.values()))
+    order = sorted(range(len(candidates)), key=lambda i: seconds[i])
+    plain = {i for i, one in enumerate(candidates) if one.placement is None and not one.precisions}
+    errors = {i: 0.0 if i in plain else measuring.error(models[candidates[i]]) for i in order}
+    first = next((i for i in order if errors[i] <= tolerance), 0)
+    measured = [_sentence(one, seconds[i], errors[i], i == first) for i, one in enumerate(candidates)]
+    devices = _devices(measuring, candidates[first], [*measured, *refused])
+    return Best(dict(candidates[first].precisions), errors[first], devices)
+
+
+def _compiled(measuring: Measuring, candidates: Sequence[Candidate]) -> tuple[dict[Candidate, CompiledModel], list[str]]:
+    """The candidates that devices run in the end, compiled, and a sentence on each of the others. If none is, the last error."""
+    models: dict[Candidate, CompiledModel] = {}
+    refused: list[str] = []
+    for one in candidates:
+        try:
+            models[one] = measuring.lowered(one.precisions, one.placement)
+        except NotSupported as error:
+            if one.placement is None or (one is candidates[-1] and not models):
+                raise
+            refused.append(f"{one.title} cannot be compiled: {error.cause}")
+    return models, refused
+
+
+def _devices(measuring: Measuring, candidate: Candidate, measured: Sequence[str]) -> DevicePlan | None:
+    """The devices of the model that was taken."""
+    placement, choice, offered = candidate.placement, measuring.devices, measuring.open
+    if placement is None or choice is None or offered is None:
+        return None
+    times = {
+        name: {
+            label: {precision: of[name] for (other, precision), of in choice.times.items() if other == label and name in of}
+            for label in offered.preferred
+        }
+        for name in placement
+    }
+    refusals = {name: reasons for name, reasons in offered.refusals.items() if reasons}
+    return DevicePlan(measuring.target.labels, dict(placement), times, refusals, set(offered.pinned), tuple(measured))
+
+
+def _sentence(one: Candidate, seconds: float, error: float, taken: bool) -> str:
+    """What a whole model took, in words."""
+    tail = ", which is the choice" if taken else ""
+    return f"{one.title}: {seconds * 1e6:,.1f} µs, off by {error:.2g}{tail}"

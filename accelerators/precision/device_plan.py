@@ -1,0 +1,177 @@
+"""The part of a plan that says on which device each op runs, how long it took on each, and which devices refused it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.errors import AcceleratorError, NotSupported, UnknownDevice
+from accelerators.interface.absent import present
+from accelerators.interface.device_list import Device, parse_devices
+from accelerators.interface.settings import read_config
+from accelerators.placement.support_table import SupportTable
+from accelerators.precision.calibration import Range
+from accelerators.precision.lowered_ops import lowered
+from graph.errors import did_you_mean
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from passes.infer import infer
+
+Times = Mapping[str, Mapping[str, float]]
+"""For each device the microseconds of an op, by precision."""
+
+CONVERTING = frozenset(("QuantizeLinear", "DequantizeLinear", "Cast"))
+"""The ops that lowering adds: each runs wherever a device takes it, if its neighbour's device does not."""
+
+
+@attrs.define(slots=True)
+class DevicePlan:
+    """The device of each op."""
+
+    devices: tuple[str, ...]
+    """The devices that were asked for, the preferred one first."""
+    placement: dict[str, str]
+    """The device of each op, by name."""
+    times: Mapping[str, Times]
+    """What each op took on each device that ran it, by name."""
+    refusals: Mapping[str, Mapping[str, str]]
+    """Why devices do not run an op in float32, by the op's name and by device."""
+    by_hand: set[str]
+    """The ops whose device was said from outside."""
+    measured: tuple[str, ...]
+    """What was measured of whole models, a sentence for each."""
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """The devices that were said from outside, as patterns of names that `pin` takes."""
+        return {re.escape(name): label for name, label in self.placement.items() if name in self.by_hand}
+
+    def place(self, name: str, device: str) -> None:
+        """Let an op run on another of the devices."""
+        where = f"plan.place({name!r})"
+        if name not in self.placement:
+            remedy = did_you_mean(str(name), self.placement) or "It lists the ops that some output needs"
+            raise AcceleratorError(f"there is no op {name!r}", where=where, remedy=remedy)
+        check_label(device, self.devices, where)
+        self.placement[name] = device
+        self.by_hand.add(name)
+
+    def why(self, name: str) -> list[str]:
+        """How long the op took on each device, and why others refuse it, a line for each."""
+        lines = ["  its device was said from outside"] if name in self.by_hand else []
+        for label in self.devices:
+            times = self.times.get(name, {}).get(label, {})
+            if label in self.refusals.get(name, {}):
+                lines.append(f"  not on {label}: {self.refusals[name][label]}")
+            elif times:
+                lines.append(f"  on {label}: " + ", ".join(f"{us:,.1f} µs in {precision}" for precision, us in times.items()))
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "devices": list(self.devices),
+            "placement": dict(self.placement),
+            "times": self.times,
+            "refusals": self.refusals,
+            "by_hand": sorted(self.by_hand),
+            "measured": list(self.measured),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> DevicePlan:
+        """The object that `to_dict` wrote; ValueError, TypeError, KeyError or AttributeError for what is none."""
+        devices = tuple(map(_text, content["devices"]))
+        placement = {_text(name): _text(label) for name, label in content["placement"].items()}
+        for name, label in placement.items():
+            check_label(label, devices, f"the device of {name!r}")
+        times = {
+            _text(name): {_text(d): {_text(p): float(us) for p, us in of.items()} for d, of in each.items()}
+            for name, each in content["times"].items()
+        }
+        refusals = {_text(n): {_text(d): _text(why) for d, why in each.items()} for n, each in content["refusals"].items()}
+        by_hand = set(map(_text, content["by_hand"]))
+        return cls(devices, placement, times, refusals, by_hand, tuple(map(_text, content["measured"])))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a name is expected, not {value!r:.80}")
+    return value
+
+
+def check_label(label: str, labels: Sequence[str], where: str) -> None:
+    """Complain about a device that is none of those asked for."""
+    if label not in labels:
+        remedy = did_you_mean(str(label), labels) or f"They are {', '.join(labels)}"
+        raise UnknownDevice(f"{label!r} is none of the devices asked for", where=where, remedy=remedy)
+
+
+def with_devices(graph: Graph, placement: Mapping[str, str]) -> Graph:
+    """The graph with these devices as affinities; lowering hands them on to what it adds. Linear."""
+    missing = [name for name in placement if name not in graph]
+    if missing:
+        raise AcceleratorError(
+            f"the plan gives {missing[0]!r} a device, and the graph has no such op", where=f"graph {graph.name!r}",
+            remedy="Apply the plan to the graph that choose_precision was given, or choose again",
+        )
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        label = placement.get(node.name) if node.is_op else None
+        rewriter.keep(node, None if label is None else rewriter.rebuilt(node, affinity=label))
+
+    return rewrite(graph, visit)
+
+
+def lowered_on(
+    graph: Graph,
+    precisions: Mapping[str, str],
+    ranges: Mapping[str, Range],
+    placement: Mapping[str, str] | None,
+    labels: Sequence[str],
+    config: Mapping[str, Any] | None = None,
+) -> Graph:
+    """The graph in these precisions, with types, and with the devices of the placement if there is one."""
+    if placement is None:
+        return infer(lowered(graph, precisions, ranges), strict=False)
+    return on_devices(infer(lowered(with_devices(graph, placement), precisions, ranges), strict=False), labels, config)
+
+
+def on_devices(graph: Graph, labels: Sequence[str], config: Mapping[str, Any] | None = None) -> Graph:
+    """The lowered graph, each op of it on a device that runs it there: an error for an op of the plan that no longer fits.
+
+    What lowering added goes to the first device that runs it if the device of its neighbour does not."""
+    devices = parse_devices(list(labels))
+    settings = read_config(config, devices)
+    devices = present(devices, settings.by_device, strict=False)
+    table = SupportTable(graph, devices, settings.by_device)
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if node.is_op:
+            rewriter.keep(node, rewriter.rebuilt(node, affinity=_label(node, devices, table)))
+        else:
+            rewriter.keep(node)
+
+    return rewrite(graph, visit)
+
+
+def _label(node: Node, devices: Sequence[Device], table: SupportTable) -> str:
+    """The node's device, if that runs it."""
+    wanted = node.affinity
+    reason = None if wanted is None else table.refusals(wanted).get(node.name)
+    if wanted is not None and reason is None:
+        return wanted
+    running = [device.label for device in devices if node.name not in table.refusals(device.label)]
+    if running and (wanted is None or node.op in CONVERTING):
+        return running[0]
+    elsewhere = f"{', '.join(running)} would run it" if running else "none of the plan's devices runs it"
+    dtype = getattr(node[0].type, "dtype", None)
+    kind = f"{node.op} in {dtype}" if dtype else node.op
+    raise NotSupported(
+        f"the plan puts it on {wanted!r}, which does not run it: {reason}", where=f"node {node.name!r} ({kind})",
+        remedy=f"Place it elsewhere, or give it another precision, or choose again: {elsewhere}",
+    )
