@@ -35,6 +35,7 @@ TESTS = (
     "tests/accelerators/hetero/test_compile.py", "tests/accelerators/hetero/test_running.py",
     "tests/accelerators/package/test_export.py", "tests/accelerators/package/test_cache.py",
     "tests/accelerators/devices", "tests/accelerators/isolation", "tests/accelerators/tvm/test_cpu.py",
+    "tests/accelerators/tvm/test_trial_process.py",
 )
 """The core, in minutes. Tests that read ONNX's own node tests want the newest of them."""
 

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from accelerators.isolation import process
-from accelerators.tvm.query import isolated_trials
+from accelerators.tvm.query import trial_process
 from partita._house import PACKAGES
 from passes import inference
 from tests.test_house import ROOT
@@ -61,7 +61,7 @@ def test_the_command_line_reads_a_model_beside_such_a_file(tmp_path: Path) -> No
     assert done.returncode == 0 and "nobody asked for it" not in done.stdout, done.stderr
 
 
-COMMANDS = (inference.COMMAND, isolated_trials.COMMAND, process.COMMAND)
+COMMANDS = (inference.COMMAND, trial_process.COMMAND, process.COMMAND)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[-1])

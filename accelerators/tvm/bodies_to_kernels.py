@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +36,16 @@ def compile_lifted(
     """The bodies compiled and put together as this device does it; `checks` is what the last outputs complain of."""
     bodies = lifted.bodies
     progress = Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
-    isolation = Isolation(machine, config["ISOLATE_SECONDS"]) if config["ISOLATE"] else None
+    check_all, check_scheduled = _checks(machine, config)
     tuned = findings(config, machine)
-    workers = Workers(machine, lambda body: choices_in(tuned, body.key))
+    workers = Workers(machine, lambda body: choices_in(tuned, body.key), check_scheduled)
     running: dict[Node, Future[Built]] = {}
     built: dict[Node, tuple[Body, Built]] = {}
-    with progress, isolation or contextlib.nullcontext(), workers:
+    with progress, workers:
         for node, body in bodies.items():
             progress.step(body.key, node.name)
             with _blamed_on(node, machine):
-                if isolation is not None:
-                    isolation.check(body)
+                check_all(body)
                 running[node] = workers.build(body)
         for node, body in bodies.items():
             with _blamed_on(node, machine):
@@ -71,6 +70,16 @@ def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) ->
         launches.append(Launch(step.call, step.symbol, step.runs, schedule, _ops(calls[step.call]), layer))
         origins.append(Origin(body, built[calls[step.call]][1], step.symbol))
     return launches, origins
+
+
+def _checks(machine: Machine, config: Mapping[str, Any]) -> tuple[Callable[[Body], None], Callable[[Body], None]]:
+    """What is called with every body before it is compiled, and what with those alone whose kernels TVM schedules."""
+    check = Isolation(machine, config["ISOLATE_SECONDS"]).check
+    return (check if config["ISOLATE"] else _unchecked), (check if config["ISOLATE"] is None else _unchecked)
+
+
+def _unchecked(body: Body) -> None:
+    """Nothing is tried beforehand."""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from accelerators.errors import AcceleratorUnavailable, BadConfig
 from accelerators.interface.keys import Key
 from accelerators.tvm.code.nvcc import NVRTC, compiler
-from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.device import GPU_KEYS, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.run.runtime import arch_of, exists, function, gpu, name_of, version
 
@@ -29,7 +29,7 @@ class CudaAccelerator(TvmAccelerator):
     """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80."""
 
     name = "cuda"
-    config_keys = {**TvmAccelerator.config_keys, "ARCH": Key("", _architecture)}
+    config_keys = {**GPU_KEYS, "ARCH": Key("", _architecture)}
 
     def __init__(self) -> None:
         super().__init__()

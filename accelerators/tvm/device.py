@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
-from accelerators.interface.keys import Key, callback
+from accelerators.interface.keys import Key, callback, flag_or_auto
 from accelerators.interface.second_level import SecondLevel, second_level_of
 from accelerators.tvm import extensions
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
@@ -37,7 +37,8 @@ class TvmAccelerator(Accelerator):
 
     compile_refuses = True
     isolates_itself = True
-    """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it."""
+    """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it; AUTO means those kernels
+    that TVM's own schedules make."""
     dynamic_shapes = False
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
     config_keys: ClassVar[Mapping[str, Any]] = {
@@ -64,14 +65,14 @@ class TvmAccelerator(Accelerator):
         return result
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
-        """Answer as all devices do; with ISOLATE, an op that crashes TVM's compiler counts as one that the device does
-        not run.
+        """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
+        does not run.
         """
         with self._trials_as_configured():
             return super().query(graph)
 
     def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:
-        if not self._config["ISOLATE"]:
+        if self._config["ISOLATE"] is False:
             return contextlib.nullcontext()
         from accelerators.tvm.query.isolated_trials import isolated_trials
 
@@ -227,3 +228,7 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
+
+
+GPU_KEYS = {**TvmAccelerator.config_keys, "ISOLATE": Key(None, flag_or_auto, names_files=True)}
+"""The keys of a GPU. TVM's own schedules for GPUs have crashed with some versions of its packages: ISOLATE is "AUTO" there."""

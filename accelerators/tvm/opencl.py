@@ -13,7 +13,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm
-from accelerators.tvm.device import TvmAccelerator
+from accelerators.tvm.device import GPU_KEYS, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, opencl_machine
 from accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
 from accelerators.tvm.run.runtime import version
@@ -26,6 +26,8 @@ class OpenClAccelerator(TvmAccelerator):
     """An OpenCL device; DEVICE_ID counts them, GPUs first."""
 
     name = "opencl"
+    config_keys = GPU_KEYS
+
     def __init__(self) -> None:
         super().__init__()
         drivers()

@@ -26,10 +26,14 @@ _Job = tuple[Key, Lowered, float, "Future[Built]"]
 class Workers:
     """Bodies go in one by one, and come out as machine code."""
 
-    def __init__(self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]]) -> None:
+    def __init__(
+        self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]], check: Callable[[Body], None]
+    ) -> None:
         self.machine = machine
         self.choices_of = choices_of
         """The candidates that tuning chose for a body, by the names of the choices."""
+        self.check = check
+        """Called with each body before TVM itself makes its kernels; an error that it raises is the body's."""
         self._threads = max(1, usable_cores())
         self._pool = ThreadPoolExecutor(self._threads, "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
@@ -53,7 +57,7 @@ class Workers:
             future.set_result(built)
             return future
         start = perf_counter()
-        lowered = lower(body, self.machine, dict(choices))
+        lowered = lower(body, self.machine, dict(choices), check=self.check)
         self.fresh.add(body.key)
         with self._lock:
             self._waiting.append((key, lowered, perf_counter() - start, future))

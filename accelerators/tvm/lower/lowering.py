@@ -49,10 +49,14 @@ class Lowered:
 
 
 def lower(
-    body: Body, machine: Machine, choices: Mapping[str, str] | None = None, offered: dict[str, tuple[str, ...]] | None = None
+    body: Body,
+    machine: Machine,
+    choices: Mapping[str, str] | None = None,
+    offered: dict[str, tuple[str, ...]] | None = None,
+    check: Callable[[Body], None] | None = None,
 ) -> Lowered:
     """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
-    its candidates are noted in `offered`."""
+    its candidates are noted in `offered`. `check` is called before TVM's importer and schedules make them: it may refuse."""
     from accelerators.tvm.kernels.catalogue import draft_kernel
     from accelerators.tvm.kernels.shared.choice import choosing
 
@@ -71,6 +75,8 @@ def lower(
             return _from_function(body, _from_extension(body, extension, machine))
         if is_for_any_size(body.graph):
             raise CompileError(f"no kernel for any size takes {', '.join(sorted({str(node.op) for node in body.ops}))}")
+        if check is not None:
+            check(body)
         return _from_importer(body, machine)
 
 

@@ -1,13 +1,14 @@
 """The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.trial_child
 
 Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
-crashes or hangs, only this process does."""
+crashes or hangs, only this process does. It ends with its parent, or when nothing was asked for a while."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import select
 import sys
 
 from accelerators.tvm.bodies.body import Body
@@ -20,14 +21,20 @@ from accelerators.tvm.query.support import import_trial
 from graph.errors import PartitaError
 from graph.readers.onnx import load_onnx
 
+IDLE = 60.0
+"""Seconds without a request after which it ends."""
+
 
 def main() -> None:
-    """Serve until the input ends. TVM's own output goes to the error stream, so that answers stay readable."""
+    """Serve until the input ends or nobody asks. TVM's own output goes to the error stream, so that answers stay readable."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     tvm()
     print(json.dumps({"error": None}), file=answers)
-    for line in sys.stdin:
+    while select.select([sys.stdin], [], [], IDLE)[0]:
+        line = sys.stdin.readline()
+        if not line:
+            return
         print(json.dumps({"error": _tried(json.loads(line))}), file=answers)
 
 

@@ -1,0 +1,120 @@
+"""The child process that this process's trials are made in: one for all threads, started when it is first needed.
+
+It serves one request at a time, ends by itself when none has come for a while, and is started again after it has ended."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerators.process.forking import Guard, renewed_in_children
+
+STARTING = 60.0
+"""Seconds that the child has to import TVM."""
+
+COMMAND = [sys.executable, "-P", "-m", "accelerators.tvm.query.trial_child"]
+"""The command that starts the child."""
+
+
+RETIRED = "TVM's compiler ended without an answer"
+"""The child ended by itself: nothing had been asked for a while when the request was on its way."""
+
+
+class TrialProcess:
+    """Hands requests to the child and takes its answers."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._child: subprocess.Popen[str] | None = None
+        self._command: list[str] = []
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """The child serves the process that started it, not one that was forked from that."""
+        self._child = None
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> tuple[str | None, bool]:
+        """What is wrong with what is tried, None if nothing is; and whether the child says so: if not, it crashed, took longer
+        than so many seconds, or did not start."""
+        with self._guard.lock:
+            try:
+                wrong = self._ready() or self._answer_to(request, seconds)
+                if wrong == RETIRED:
+                    wrong = self._ready() or self._answer_to(request, seconds)
+            except BaseException:
+                self._stop()  # The answer that it still owes would be taken for that to the next request.
+                raise
+            return wrong, self._child is not None
+
+    def stop(self) -> None:
+        """End the child, if there is one."""
+        with self._guard.lock:
+            self._stop()
+
+    def _ready(self) -> str | None:
+        """Start the child unless it is there; the reason if it does not start."""
+        if self._child is not None and (self._child.poll() is not None or self._command != COMMAND):
+            self._stop()
+        if self._child is not None:
+            return None
+        self._command = COMMAND
+        try:
+            self._child = _started(COMMAND)
+        except OSError as error:
+            return f"no process can be started to try it in ({error}); with ISOLATE: False it is compiled in this one"
+        return self._answer(STARTING, " to start")
+
+    def _answer_to(self, request: Mapping[str, Any], seconds: float) -> str | None:
+        assert self._child is not None and self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(request) + "\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            return self._died()
+        return self._answer(seconds)
+
+    def _answer(self, seconds: float, doing: str = "") -> str | None:
+        """The reason that the child gives, or how the child ended; None if all is well."""
+        assert self._child is not None and self._child.stdout is not None
+        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
+        if not ready:
+            self._stop()
+            return f"TVM's compiler took more than {seconds:g} s{doing}"
+        line = self._child.stdout.readline()
+        return json.loads(line)["error"] if line else self._died()
+
+    def _died(self) -> str:
+        assert self._child is not None
+        code = self._child.wait()
+        self._stop()
+        if code == 0:
+            return RETIRED
+        return f"TVM's compiler died ({f'signal {-code}' if code < 0 else f'exit status {code}'})"
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+
+def _started(command: list[str]) -> subprocess.Popen[str]:
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+
+
+TRIALS = TrialProcess()
+"""That of this process."""
+
+atexit.register(TRIALS.stop)

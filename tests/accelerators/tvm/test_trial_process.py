@@ -1,0 +1,146 @@
+"""The child process in which kernels are tried before they are compiled here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.errors import AcceleratorUnavailable, CompileError
+from accelerators.interface.registry import accelerator
+from accelerators.tvm.query import support, trial_process
+from accelerators.tvm.query.trial_process import TrialProcess
+from accelerators.tvm.run import opencl_driver
+
+pytest.importorskip("tvm")
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialProcess:
+    """A process of its own, whose child answers each request with the request's word and ends at the word "end"."""
+    script = tmp_path / "child.py"
+    script.write_text("""import json, os, sys
+print('{"error": null}', flush=True)
+for line in sys.stdin:
+    word = json.loads(line)["word"]
+    if word in ("end", "abort"):
+        os._exit(0) if word == "end" else os.abort()
+    print(json.dumps({"error": f"{word} by {os.getpid()}"}), flush=True)
+""")
+    monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script)])
+    return TrialProcess()
+
+
+def said(trials: TrialProcess, word: str) -> tuple[str, str]:
+    """The word that comes back, and the child that said it."""
+    answer, lasting = trials.ask({"word": word}, 60)
+    assert lasting and answer is not None
+    first, _, process = answer.partition(" by ")
+    return first, process
+
+
+def test_one_child_answers_all_requests(trials: TrialProcess) -> None:
+    first, second = said(trials, "a"), said(trials, "b")
+    trials.stop()
+    assert (first[0], second[0]) == ("a", "b") and first[1] == second[1] != str(os.getpid())
+
+
+def test_a_child_that_ended_is_replaced(trials: TrialProcess) -> None:
+    _, before = said(trials, "a")
+    assert trials._child is not None
+    trials._child.kill()
+    trials._child.wait()
+    word, after = said(trials, "b")
+    trials.stop()
+    assert word == "b" and after != before
+
+
+def test_a_child_that_ends_by_itself_is_asked_again_once(trials: TrialProcess) -> None:
+    assert trials.ask({"word": "end"}, 60) == (trial_process.RETIRED, False)
+    assert said(trials, "a")[0] == "a"
+    trials.stop()
+
+
+def test_a_crash_is_told_and_the_next_request_has_a_new_child(trials: TrialProcess) -> None:
+    answer, lasting = trials.ask({"word": "abort"}, 60)
+    assert answer == "TVM's compiler died (signal 6)" and not lasting
+    assert said(trials, "a")[0] == "a"
+    trials.stop()
+
+
+def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
+    trials: TrialProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(trials, "a")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trial_process.select, "select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trials.ask({"word": "late"}, 60)
+    assert said(trials, "b")[0] == "b"
+    trials.stop()
+
+
+def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "COMMAND", ["/no/such/program"])
+    answer, lasting = TrialProcess().ask({}, 60)
+    assert answer is not None and answer.startswith("no process can be started to try it in") and "ISOLATE: False" in answer
+    assert not lasting
+
+
+@pytest.mark.parametrize("device", ["cuda", "opencl"])
+def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child crashes here. Kernels of ours do not need it; the op that TVM's own rules schedule is refused."""
+    if device == "opencl":
+        try:
+            opencl_driver.drivers()
+        except AcceleratorUnavailable as unavailable:
+            pytest.skip(f"no OpenCL here: {unavailable.cause}")
+    try:
+        config = accelerator(device).full_config({})
+    except AcceleratorUnavailable as unavailable:
+        pytest.skip(f"no {device} here: {unavailable.cause}")
+    assert config["ISOLATE"] is None and accelerator("cpu").full_config({})["ISOLATE"] is False
+    script = tmp_path / "child.py"
+    script.write_text("import os; print('{\"error\": null}', flush=True); input(); os.abort()")
+    x = pt.variable("x", "float32", (5, 7))
+    ours = pt.Graph([pt.op("MatMul", x, pt.constant(np.ones((7, 3), "float32")), name="product")])
+    theirs = pt.Graph([pt.op("Softmax", x, name="softmax")])
+    monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script)])
+    assert [kernel.schedule for kernel in accelerator(device).compile(ours, config).kernels()] == ["gpu_gemm"]
+    with pytest.raises(CompileError, match=r"'softmax' \(Softmax\)[^$]*TVM's compiler died \(signal 6\)"):
+        accelerator(device).compile(theirs, config)
+    support.forget()
+    answers = accelerator(device).query(theirs)
+    support.forget()
+    assert answers == {"softmax": "TVM's compiler died (signal 6)"}
+
+
+def test_half_precision_products_on_a_gpu_do_not_crash() -> None:
+    """With apache-tvm-ffi 0.1.15 this ended Python by a signal, in TVM's Schedule.tensorize and in tvm.ir.save_json."""
+    code = """
+import partita as pt
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.lower.lowering import lower
+from accelerators.tvm.machine.library import tvm
+from accelerators.tvm.machine.machine import gpu_machine
+x, y = (pt.variable(name, "float16", (128, 128)) for name in "xy")
+lowered = lower(make_body(pt.Graph([pt.op("MatMul", x, y)])), gpu_machine("sm_80"))
+assert tvm().ir.save_json(lowered.module)
+print(*lowered.schedules.values())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "dlight.Matmul"), done.stderr
