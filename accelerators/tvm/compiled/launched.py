@@ -47,12 +47,12 @@ class CompiledOpenCl(CompiledTvm):
         return drivers()[self.runs_on.device_id]
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The outputs, copied from the device."""
+        """The outputs, copied from the device: straight into the arrays of `out` where there are any."""
         with self._lock:
             self.driver.check_process()
             try:
                 session = self._session = self._session or self._new_session()
-                results = session.run(inputs)
+                results = session.run(inputs, self._targets(out))
                 if self._perf_count:
                     self._rows = self._measured_rows(session.times())
             except opencl().Error as error:
@@ -60,8 +60,17 @@ class CompiledOpenCl(CompiledTvm):
                 raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
         return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
+    def _targets(self, out: Sequence[Any] | None) -> dict[int, Array]:
+        """By the number of a result, the array of the caller's that it is copied to. One result may be several outputs: it goes
+        to the first array, and whoever gave the others copies it."""
+        targets: dict[int, Array] = {}
+        for origin, target in zip(self._assembled.outputs, out or ()):
+            if not isinstance(origin, np.ndarray) and origin >= 0 and target is not None and target.flags.carray:
+                targets.setdefault(origin, target)
+        return targets
+
     def _new_session(self) -> _Session:
-        self.driver.check_memory(self.step_list.blocks)
+        self.driver.check_memory(self.step_list.blocks, RunError)
         return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
 
     @staticmethod
@@ -98,11 +107,11 @@ class CompiledOpenCl(CompiledTvm):
         (binary,) = self.program().get_info(opencl().program_info.BINARIES)
         return {**self.binaries, self.driver.identity: binary}
 
-    def measured(self) -> CompiledOpenCl:
-        """The same program with a queue of its own, which takes the time of each launch."""
-        measured = CompiledOpenCl(self._assembled, self.launches, self._origins, self.runs_on, True)
-        measured.binaries, measured._program = self.binaries, self._program
-        return measured
+    def _again(self, perf_count: bool) -> CompiledOpenCl:
+        """The same program with a queue and memory of its own."""
+        again = CompiledOpenCl(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
+        again.binaries, again._program = self.binaries, self._program
+        return again
 
     def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:
         """A row for each kernel, from the device's own clock."""
@@ -126,14 +135,15 @@ class _Session:
         cl = opencl()
         self._steps = steps
         self._queue = driver.queue(measuring)
+        driver.hold(self, sum(steps.blocks))
         self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
         self._launches = [self._launch(program, step) for step in steps.steps]
         self._events: list[Any] = []
         given = len(steps.inputs) - len(weights)
         self._inputs = steps.inputs[:given]
-        for slot, weight in zip(steps.inputs[given:], weights, strict=True):
-            self._write(slot, weight)
+        copies = [self._write(slot, weight) for slot, weight in zip(steps.inputs[given:], weights, strict=True)]
         self._queue.finish()
+        del copies
 
     def _launch(self, program: Any, step: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
         kernel = opencl().Kernel(program, step.kernel)
@@ -142,23 +152,30 @@ class _Session:
             kernel.set_arg(i, value)
         return kernel, tuple(g * n for g, n in zip(step.groups, step.local, strict=True)), step.local
 
-    def run(self, inputs: Sequence[Any]) -> list[Array]:
-        """The results. Everything is queued at once; only the copies of the results are waited for."""
+    def run(self, inputs: Sequence[Any], targets: Mapping[int, Array]) -> list[Array]:
+        """The results, in the arrays meant for them where there are any.
+
+        Everything is queued at once, and waited for at the end alone. Until then the events of the copies are held: one that
+        is let go waits for its copy, because it keeps the host's memory."""
         enqueue, queue = opencl().enqueue_nd_range_kernel, self._queue
-        for slot, array in zip(self._inputs, inputs, strict=True):
-            self._write(slot, array)
+        copies = [self._write(slot, array) for slot, array in zip(self._inputs, inputs, strict=True)]
         self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
-        results = [np.empty(slot.shape, numpy_dtype(slot.dtype)) for slot in self._steps.outputs]
-        for slot, result in zip(self._steps.outputs, results, strict=True):
-            if result.nbytes:
-                opencl().enqueue_copy(queue, _as_bytes(result), self._blocks[slot.block], is_blocking=False)
+        slots = self._steps.outputs
+        results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
+        copies += [self._copied(result, self._blocks[slot.block]) for slot, result in zip(slots, results, strict=True)]
         queue.finish()
+        del copies
         return results
 
-    def _write(self, slot: Slot, array: Any) -> None:
-        given = np.asarray(array, order="C")
-        if given.nbytes:
-            opencl().enqueue_copy(self._queue, self._blocks[slot.block], _as_bytes(given), is_blocking=False)
+    def _write(self, slot: Slot, array: Any) -> Any:
+        return self._copied(self._blocks[slot.block], np.asarray(array, order="C"))
+
+    def _copied(self, target: Any, source: Any) -> Any:
+        """The event of a copy that is queued, between the host's memory and the device's; None where there is nothing to copy."""
+        ends = [_as_bytes(end) if isinstance(end, np.ndarray) else end for end in (target, source)]
+        if 0 in (end.nbytes for end in ends if isinstance(end, np.ndarray)):
+            return None
+        return opencl().enqueue_copy(self._queue, *ends, is_blocking=False)
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""

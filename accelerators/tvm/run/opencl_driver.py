@@ -6,13 +6,14 @@ import importlib
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError, RunError
 
 EXTRA = "pip install 'partita[opencl]'"
 """What brings pyopencl."""
@@ -122,16 +123,30 @@ class Driver:
             except cl.Error as error:
                 raise CompileError(f"its driver refuses the kernels: {told(error)}", where=f"device {self.name}") from error
 
-    def check_memory(self, blocks: Sequence[int]) -> None:
-        """CompileError if the device has less memory than the pieces of so many bytes, or takes none as large as one of them."""
-        largest, whole = max(blocks, default=0), sum(blocks)
+    @property
+    def held(self) -> int:
+        """The bytes that this process holds in the device's memory."""
+        return sum(_held.get(self.device.int_ptr, {}).values())
+
+    def hold(self, holder: Any, size: int) -> None:
+        """Count so many bytes as held until the holder goes."""
+        holders = _held.setdefault(self.device.int_ptr, {})
+        holders[id(holder)] = size
+        weakref.finalize(holder, holders.pop, id(holder))
+
+    def check_memory(self, blocks: Sequence[int], kind: type[AcceleratorError] = CompileError) -> None:
+        """An error of this kind if the device takes no piece as large as one of so many bytes, or has less memory for all of them
+        than other models leave. Most drivers find memory only when it is used, and some end the process then."""
+        largest, whole, held = max(blocks, default=0), sum(blocks), self.held
         if largest > self.device.max_mem_alloc_size:
             cause = f"one of its values takes {largest:,} bytes, and the device takes {self.device.max_mem_alloc_size:,} at most"
-        elif whole > self.device.global_mem_size:
-            cause = f"its values and weights take {whole:,} bytes, and the device has {self.device.global_mem_size:,}"
+        elif whole + held > self.device.global_mem_size:
+            others = f", other models hold {held:,}" if held else ""
+            cause = f"its values and weights take {whole:,} bytes{others}, and the device has {self.device.global_mem_size:,}"
         else:
             return
-        raise CompileError(cause, where=f"device {self.name}", remedy="Place a part of the model on another device")
+        remedy = "Close other models, or place a part of the model on another device" if held else _SMALLER
+        raise kind(cause, where=f"device {self.name}", remedy=remedy)
 
     def check_launch(self, kernel: Any, local: Sequence[int]) -> None:
         """CompileError if the compiled kernel needs a smaller work-group (its registers may), or more local memory."""
@@ -167,6 +182,11 @@ def drivers() -> tuple[Driver, ...]:
         raise AcceleratorUnavailable(cause, remedy=f"Install the GPU's OpenCL driver, or one for the processor: {ON_PROCESSORS}")
     return tuple(working)
 
+
+_SMALLER = "Place a part of the model on another device"
+
+_held: dict[int, dict[int, int]] = {}
+"""The bytes that this process holds in each device's memory, by device and holder."""
 
 _TRIAL = "__kernel void trial(__global float* x) { x[get_global_id(0)] *= 2; }"
 

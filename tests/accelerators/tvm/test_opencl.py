@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -267,6 +268,78 @@ def test_more_memory_than_the_device_has() -> None:
         driver.check_memory([1, 99_999_999_999_999_999])
     with pytest.raises(CompileError, match=r"its values and weights take [0-9,]+ bytes, and the device has"):
         driver.check_memory([most] * (whole // most + 1))
+
+
+def test_models_on_one_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is counted as long as it holds memory there; one that does not fit beside the others says so before it is too late."""
+    driver = opencl_driver.drivers()[0]
+    before, first, second = driver.held, pt.compile(net(), "opencl"), pt.compile(net(), "opencl")
+    (wanted,) = first(numbers(4, 8))
+    size = sum(unit(first).step_list.blocks)
+    assert driver.held - before == size
+    with monkeypatch.context() as small:
+        small.setattr(opencl_driver, "_held", {driver.device.int_ptr: {0: driver.device.global_mem_size - size + 1}})
+        said = r"its values and weights take [0-9,]+ bytes, other models hold [0-9,]+, and the device has [0-9,]+"
+        with pytest.raises(pt.RunError, match=rf"{said}\n  Close other models, or place a part"):
+            second(numbers(4, 8))
+        with pytest.raises(CompileError, match=said):
+            unit(second).check_code()
+    np.testing.assert_array_equal(second(numbers(4, 8))[0], wanted)
+    assert driver.held - before == 2 * size
+    del first
+    gc.collect()
+    assert driver.held - before == size
+
+
+def test_results_are_copied_into_the_callers_arrays() -> None:
+    model = pt.compile(net(), "opencl")
+    (wanted,) = model(numbers(4, 8))
+    target = np.zeros((4, 3), "float32")
+    (result,) = unit(model).run([numbers(4, 8)], [target])
+    assert result is target and (target == wanted).all()
+    target[...] = 0
+    assert model(numbers(4, 8), out=target)[0] is target and (target == wanted).all()
+    every_other = np.zeros((4, 6), "float32")[:, ::2]
+    assert model(numbers(4, 8), out=every_other)[0] is every_other and (every_other == wanted).all()
+    np.testing.assert_array_equal(unit(model).run([numbers(4, 8)], [None])[0], wanted)
+
+
+def test_one_result_that_is_two_outputs_fills_both_arrays() -> None:
+    node = pt.op("Relu", x(4, 8))
+    model = pt.compile(pt.Graph([node, node], name="net"), "opencl")
+    targets = [np.zeros((4, 8), "float32") for _ in range(2)]
+    model(numbers(4, 8), out=targets)
+    for target in targets:
+        np.testing.assert_array_equal(target, np.maximum(numbers(4, 8), 0))
+
+
+def test_copies_are_queued_and_none_is_waited_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyopencl waits for a copy where its event is let go: each event has to last until all are queued."""
+    model, order, enqueue = unit(pt.compile(net(), "opencl")), list[str](), opencl_driver.opencl().enqueue_copy
+    model.run([numbers(4, 8)])
+
+    class Held:
+        def __init__(self, event: object) -> None:
+            self.event = event
+
+        def __del__(self) -> None:
+            order.append("let go")
+
+    def noted(*ends: Any, is_blocking: bool) -> Held:
+        order.append("waits" if is_blocking else "queued")
+        return Held(enqueue(*ends, is_blocking=is_blocking))
+
+    monkeypatch.setattr(opencl_driver.opencl(), "enqueue_copy", noted)
+    model.run([numbers(4, 8)])
+    assert order == ["queued", "queued", "let go", "let go"]
+
+
+def test_the_same_code_runs_again_beside_itself() -> None:
+    first = unit(pt.compile(net(), "opencl"))
+    second = first.another()
+    (wanted,) = first.run([numbers(4, 8)])
+    np.testing.assert_array_equal(second.run([numbers(4, 8)])[0], wanted)
+    assert isinstance(second, CompiledOpenCl) and second._session is not first._session
 
 
 def test_a_run_that_fails_is_an_error_and_the_next_one_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
