@@ -1,6 +1,7 @@
 """The plugin interface, one file (or folder) per device, HETERO, the compiled model that runs."""
 
-from accelerators.choosing_precision import choose_precision
+from typing import TYPE_CHECKING
+
 from accelerators.compiling import compile
 from accelerators.errors import (
     AcceleratorError,
@@ -15,7 +16,6 @@ from accelerators.errors import (
     UnknownDevice,
     UnknownKey,
 )
-from accelerators.importing import import_model
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
 from accelerators.interface.keys import BadValue, Key
 from accelerators.interface.registry import (
@@ -27,10 +27,15 @@ from accelerators.interface.registry import (
 )
 from accelerators.placement.placement import Placement
 from accelerators.placement.placing import query
-from accelerators.precision.precision_plan import PrecisionPlan
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.profile import Profile
-from accelerators.tuning import TuningReport, tune
+from graph.lazily import lazily
+
+if TYPE_CHECKING:
+    from accelerators.choosing_precision import choose_precision
+    from accelerators.importing import import_model
+    from accelerators.precision.precision_plan import PrecisionPlan
+    from accelerators.tuning import TuningReport, tune
 
 __all__ = [
     "Accelerator",
@@ -65,3 +70,11 @@ __all__ = [
     "tune",
     "unregister_accelerator",
 ]
+
+__getattr__ = lazily(__name__, {
+    "PrecisionPlan": "accelerators.precision.precision_plan",
+    "TuningReport": "accelerators.tuning",
+    "choose_precision": "accelerators.choosing_precision",
+    "import_model": "accelerators.importing",
+    "tune": "accelerators.tuning",
+})

@@ -1,4 +1,8 @@
-"""The public names, gathered from the folders below."""
+"""The public names, gathered from the folders below.
+
+What only some programs use, such as the report page, is imported when it is first asked for."""
+
+from typing import TYPE_CHECKING
 
 from accelerators import (
     Accelerator,
@@ -11,23 +15,18 @@ from accelerators import (
     InputError,
     NotSupported,
     Placement,
-    PrecisionPlan,
     Profile,
     ProfileRow,
     QueueFull,
     RequestTimeout,
     RunError,
-    TuningReport,
     UnknownDevice,
     UnknownKey,
     accelerator,
-    choose_precision,
     compile,
     devices,
-    import_model,
     query,
     register_accelerator,
-    tune,
     unregister_accelerator,
 )
 from graph import (
@@ -54,20 +53,12 @@ from graph import (
     unregister_op,
     variable,
 )
+from graph.lazily import lazily
 from graph.readers import load, mxnet_ops
 from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify
 from graph.writers import save
-from partita.insight.capsules import capsule
-from partita.insight.diagnosing import diagnose
-from partita.insight.diagnosis import Diagnosis, Fault
-from partita.insight.reducing import Reduction, reduce
-from partita.mapping.batches import map_batches
-from partita.mapping.many import compile_many
-from partita.measuring.bench import bench
-from partita.measuring.bench_report import BenchReport
-from partita.page import report_page
 from partition import (
     ANY,
     CONST,
@@ -89,6 +80,18 @@ from partition import (
     watch,
 )
 from passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
+
+if TYPE_CHECKING:
+    from accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, tune
+    from partita.insight.capsules import capsule
+    from partita.insight.diagnosing import diagnose
+    from partita.insight.diagnosis import Diagnosis, Fault
+    from partita.insight.reducing import Reduction, reduce
+    from partita.mapping.batches import map_batches
+    from partita.mapping.many import compile_many
+    from partita.measuring.bench import bench
+    from partita.measuring.bench_report import BenchReport
+    from partita.page import report_page
 
 __all__ = [
     "ANY",
@@ -183,3 +186,22 @@ __all__ = [
     "verify",
     "watch",
 ]
+
+__getattr__ = lazily(__name__, {
+    "BenchReport": "partita.measuring.bench_report",
+    "Diagnosis": "partita.insight.diagnosis",
+    "Fault": "partita.insight.diagnosis",
+    "PrecisionPlan": "accelerators",
+    "Reduction": "partita.insight.reducing",
+    "TuningReport": "accelerators",
+    "bench": "partita.measuring.bench",
+    "capsule": "partita.insight.capsules",
+    "choose_precision": "accelerators",
+    "compile_many": "partita.mapping.many",
+    "diagnose": "partita.insight.diagnosing",
+    "import_model": "accelerators",
+    "map_batches": "partita.mapping.batches",
+    "reduce": "partita.insight.reducing",
+    "report_page": "partita.page",
+    "tune": "accelerators",
+})

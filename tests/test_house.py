@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,27 @@ def test_import_partita_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [], "import partita loaded these; import them inside the functions that need them"
+
+
+def test_importing_the_public_names_leaves_what_few_programs_use() -> None:
+    """A program that loads a model and compiles it waits for these imports before its first answer."""
+    code = (
+        "import sys, partita; partita.compile, partita.load; "
+        "rooms = ('partita.page', 'partita.insight', 'partita.mapping', 'partita.measuring', 'accelerators.choosing', "
+        "'accelerators.precision', 'accelerators.package'); "
+        "print(*[name for name in sorted(sys.modules) if name.startswith(rooms)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [], "name these in the package's `lazily`"
+
+
+@pytest.mark.parametrize("package", ["partita", "accelerators"])
+def test_every_public_name_is_there(package: str) -> None:
+    module = import_module(package)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing_like_it'"):
+        module.nothing_like_it
 
 
 def test_asking_for_a_device_loads_no_kernels() -> None:

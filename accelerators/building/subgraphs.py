@@ -17,6 +17,7 @@ from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.waiting import work_until
 from accelerators.capsules.keeping import keep_failure
 from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
+from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.interface.inlining import without_calls
 from accelerators.interface.settings import Config
@@ -194,10 +195,12 @@ class Builder:
         values = self.config.by_device[device.label]
         others = [(d, self.config.by_device[d.label]) for d in self.devices.values() if d.accelerator.dynamic_shapes]
         stand_ins, behind = [*self.config.stand_ins, *others], bool(self.config.stand_ins)
+        name, model, body = call.name, self.placement.graph.name, call.subgraph
+        checked = _keeps_bodies(device)
         if device.accelerator.parallel_compile:
-            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind, self.placement.graph.name)
+            return compile_unit(name, device, body, values, stand_ins, behind, model, checked=checked)
         with _turns.setdefault(device.accelerator.name, Guard()).lock:
-            return compile_unit(call.name, device, call.subgraph, values, stand_ins, behind, self.placement.graph.name)
+            return compile_unit(name, device, body, values, stand_ins, behind, model, checked=checked)
 
     def _moved(self, graph: Graph, failures: Sequence[Failure]) -> Graph:
         """The graph with the failed calls inlined again, where each node at fault has the next device that runs it."""
@@ -236,6 +239,12 @@ def _property_of(device: Device) -> SubgraphProperty:
     if not isinstance(subject, SubgraphProperty):
         raise AcceleratorError(f"it returned {subject!r}, not a SubgraphProperty", where=where)
     return subject
+
+
+def _keeps_bodies(device: Device) -> bool:
+    """Whether the bodies of the device's subgraphs are parts of the graph as it was inferred: a property of its own has hooks,
+    which may change them."""
+    return type(device.accelerator).subgraph_property is Accelerator.subgraph_property
 
 
 Task = tuple[int, str | None]

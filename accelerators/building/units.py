@@ -139,10 +139,11 @@ def compile_unit(
     behind: bool = False,
     model: str = "",
     kept: Kept = nothing_kept,
+    checked: bool = False,
 ) -> Unit:
     """Let the device compile the body; whatever goes wrong, save with its configuration, becomes one CompileError. A
     type in the body that is not the inferred one is such an error too: kernels have the sizes that an op computes,
-    whatever a file declares.
+    whatever a file declares. With `checked` the body is part of a graph of which that is known.
 
     Where sizes are dynamic and the device compiles each, calls of many sizes may go to the first of the `stand_ins` that runs
     all of the body at any size, or else to `reference`; with `behind`, they go there whenever their size is not compiled yet,
@@ -150,6 +151,8 @@ def compile_unit(
     kernels for any size, if a package holds them."""
     start = time.perf_counter()
     try:
+        if not checked:
+            infer(body, strict=False, check_declared=True)
         compiled = _compiled(device, body, config, stand_ins, behind, model, kept)
     except BadConfig:
         raise
@@ -185,7 +188,6 @@ def _compiled(
     kept: Kept,
 ) -> CompiledSubgraph:
     accelerator = in_its_place(device.accelerator, config)
-    infer(body, strict=False, check_declared=True)
 
     def compile_static(graph: Graph) -> CompiledSubgraph:
         return compile_cached(accelerator, graph, config, lambda: compile_now(accelerator, graph, config), model)

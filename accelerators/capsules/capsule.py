@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +62,8 @@ def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
         write_arrays(target / "expected.npz", dict(zip(capsule.graph.output_names, capsule.expected)))
     except OSError as error:
         raise AcceleratorError(f"the capsule cannot be written: {error.strerror or error}", where=str(target)) from error
+    from importlib import resources
+
     script = resources.files("accelerators.capsules").joinpath("run.py.txt").read_text("utf-8")
     write_text(target / "run.py", script)
     write_text(target / "requirements.txt", "\n".join(_requirements(capsule)) + "\n")
@@ -109,6 +110,8 @@ def _class_of(accelerator: Accelerator) -> type:
 
 
 def _versions() -> dict[str, str]:
+    from importlib import metadata
+
     versions = {"python": platform.python_version()}
     for package in ("partita", "numpy", "onnx"):
         try:
@@ -120,6 +123,8 @@ def _versions() -> dict[str, str]:
 
 def _requirements(capsule: Capsule) -> list[str]:
     """The packages that running it takes: an engine's, or else Partita and the package that the device comes from."""
+    from importlib import metadata
+
     name = capsule.device.accelerator.name
     module = _class_of(capsule.device.accelerator).__module__.partition(".")[0]
     packages = [name, "numpy"] if name in SHIPPED else [*metadata.packages_distributions().get(module, []), "partita"]
@@ -127,6 +132,8 @@ def _requirements(capsule: Capsule) -> list[str]:
 
 
 def _pinned(package: str) -> str:
+    from importlib import metadata
+
     try:
         return f"{package}=={metadata.version(package)}"
     except metadata.PackageNotFoundError:

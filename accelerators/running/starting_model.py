@@ -16,7 +16,11 @@ from accelerators.building.report import CompileReport
 from accelerators.errors import RunError
 from accelerators.process.ending import at_a_device, before_the_door_closes
 from accelerators.running.compiled_model import CompiledModel
+from accelerators.running.outputs import Outputs
 from graph.errors import PartitaError
+
+HELD_BACK = 1.0
+"""Seconds that the work waits for the first answer, so as not to take time from it."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -45,11 +49,25 @@ class StartingModel(CompiledModel):
         """Compile in the background. The thread holds the model weakly: one that nobody has any more is given up."""
         self._ready: Future[CompiledModel] = Future()
         self._ready.set_running_or_notify_cancel()
-        give_up = self._work.give_up
-        reference = weakref.ref(self, lambda _: give_up())
+        give_up, may_begin = self._work.give_up, threading.Event()
+        self._may_begin, self._has_answered = may_begin, False
+
+        def end(_: Any) -> None:
+            give_up()
+            may_begin.set()
+
+        reference = weakref.ref(self, end)
         _at_work.add(self)
-        arguments = (reference, self._work.compile, self._ready)
+        arguments = (reference, may_begin, self._work.compile, self._ready)
         threading.Thread(target=_work, args=arguments, name="partita-start", daemon=True).start()
+
+    def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
+        """As of any model; with the first answer the work in the background begins."""
+        outputs = super().__call__(*args, out=out, **named)
+        if not self._has_answered:
+            self._has_answered = True
+            self._may_begin.set()
+        return outputs
 
     @property
     def ready(self) -> Future[CompiledModel]:
@@ -57,6 +75,7 @@ class StartingModel(CompiledModel):
         if self._work_is_lost:
             self._work_is_lost = False
             self._begin()
+        self._may_begin.set()
         return self._ready
 
     _work_is_lost = False
@@ -66,10 +85,12 @@ class StartingModel(CompiledModel):
         """End the work, of which nobody will see the result."""
         self._is_given_up = True
         self._work.give_up()
+        self._may_begin.set()
 
     def renew(self) -> None:
         """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`."""
         super().renew()
+        self._may_begin = threading.Event()
         self._work_is_lost = not self._ready.done()
 
     def take_over(self, final: CompiledModel, seconds: float) -> None:
@@ -109,17 +130,24 @@ class StartingModel(CompiledModel):
         self.give_up()
 
 
-def _work(reference: weakref.ref[StartingModel], compile: Callable[[], CompiledModel], ready: Future[CompiledModel]) -> None:
-    """Compile, and hand over to the result."""
+def _work(
+    reference: weakref.ref[StartingModel],
+    may_begin: threading.Event,
+    compile: Callable[[], CompiledModel],
+    ready: Future[CompiledModel],
+) -> None:
+    """Compile once it may begin, and hand over to the result."""
     start = time.perf_counter()
+    may_begin.wait(HELD_BACK)
     final, error = None, None
-    try:
-        with at_a_device():
-            final = compile()
-    except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
-        error = raised
+    if not _is_over(reference()):
+        try:
+            with at_a_device():
+                final = compile()
+        except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
+            error = raised
     model = reference()
-    if model is None or model._closed or model._is_given_up:
+    if model is None or _is_over(model):
         where = "a model that starts" if model is None else f"model {model.graph.name!r}"
         ready.set_exception(RunError("the model is closed", where=where, remedy="Compile it again"))
         if final is not None:
@@ -133,6 +161,11 @@ def _work(reference: weakref.ref[StartingModel], compile: Callable[[], CompiledM
         if isinstance(error, PartitaError):
             model.stay(error)
         ready.set_exception(error)
+
+
+def _is_over(model: StartingModel | None) -> bool:
+    """Whether nobody will call the model any more."""
+    return model is None or model._closed or model._is_given_up
 
 
 def _begun(first: CompiledModel) -> Any:

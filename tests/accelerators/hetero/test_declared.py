@@ -13,8 +13,13 @@ import partita as pt
 from accelerators.building.units import compile_unit
 from accelerators.errors import CompileError
 from accelerators.interface.device_list import parse_devices
+from accelerators.interface.device_property import DeviceProperty
 from graph.readers.nnvm import from_nnvm_json
+from graph.rewrite import rewrite
+from graph.text import parse
+from graph.types import TensorType
 from graph.writers.nnvm import to_nnvm_json
+from tests.accelerators.hetero.small_devices import device
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
@@ -159,3 +164,21 @@ def test_a_kernels_body_is_held_against_what_its_op_makes(op):
     body = make_body(pt.parse(f"graph g(x: float32[3, 3]) -> (y) {{ y = {op}(x) : float32[3, 7000] }}"))
     with pytest.raises(pt.PartitaError, match=r"is declared float32\[3, 7000\], and float32\[3, 3\] follows"):
         lower(body, device.machine(device.full_config({})))
+
+
+class Lying(DeviceProperty):
+    """Its subgraphs declare a size inside that does not follow."""
+
+    def create_subgraph_node(self, subgraph, index):
+        def visit(node, rewriter):
+            lie = {"output_types": (TensorType("float32", (2, 4000)),)} if node.op == "Relu" else {}
+            rewriter.keep(node, rewriter.rebuilt(node, **lie))
+
+        return super().create_subgraph_node(rewrite(subgraph, visit), index)
+
+
+def test_a_body_that_a_property_of_a_devices_own_has_changed():
+    net = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")
+    error = re.escape("the value 'a' is declared float32[2, 4000], and float32[2, 3] follows")
+    with device("liar", subgraph_property=lambda self: Lying(self)), pytest.raises(CompileError, match=error):
+        pt.compile(net, "liar")

@@ -15,6 +15,7 @@ import pytest
 
 import partita as pt
 from accelerators.isolation import afar
+from accelerators.running import starting_model
 from graph.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import ROOT
@@ -74,6 +75,29 @@ def test_it_answers_before_its_device_is_ready(slow, gate) -> None:
     assert np.array_equal(model(X)[0], Y)
     assert any(note.endswith("while it was compiled, reference answered") for note in model.report.notes)
     assert {row.device for row in model.profile(X).rows} <= {"slow"}
+
+
+def test_the_first_answer_comes_before_the_work_in_the_background(slow, gate, monkeypatch) -> None:
+    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    model = pt.compile(NET, "slow", NOW)
+    assert not gate.reached.wait(0.2)
+    assert np.array_equal(model(X)[0], Y)
+    assert gate.reached.wait(100)
+
+
+def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, gate, monkeypatch) -> None:
+    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    model = pt.compile(NET, "slow", NOW)
+    model.close()
+    with pytest.raises(pt.RunError, match="the model is closed"):
+        model.ready.result(100)
+    assert not gate.reached.is_set()
+
+
+def test_whoever_waits_for_a_model_lets_it_begin(slow, gate, monkeypatch) -> None:
+    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    gate.opened.set()
+    assert pt.compile(NET, "slow", NOW).wait(100).properties.devices == ("slow",)
 
 
 def test_a_model_that_waits_is_ready() -> None:
