@@ -69,7 +69,7 @@ def main() -> None:
     start = time.process_time()
     import partita as pt
     from accelerators.placement import support_table
-    from accelerators.tvm.code import building, linking
+    from accelerators.tvm.code import building, linking, workers
     from accelerators.tvm.compiled import assembling
     from accelerators.tvm.cpu import CpuAccelerator
     from accelerators.tvm.device import TvmAccelerator
@@ -94,7 +94,7 @@ def main() -> None:
     stages.watch("choosing kernels", fusion.fuse)
     stages.watch("writing kernels", lowering.lower)
     building.generated = counting
-    sys.modules["accelerators.tvm.code.workers"].generated = counting  # type: ignore[attr-defined]
+    workers.generated = counting  # type: ignore[attr-defined]
     stages.watch("machine code", counting)
     stages.watch("putting together", assembling.assemble)
     stages.watch("linking", linking.link)
