@@ -8,7 +8,7 @@ import attrs
 
 from graph.errors import did_you_mean
 from graph.graph import Graph
-from graph.microsoft import blocks, fused, linear
+from graph.microsoft import attention, blocks, fused, linear, recurrent
 from graph.microsoft.writing import NoBody, Values, Writing
 from graph.node import Node
 from graph.types import Type
@@ -41,6 +41,8 @@ _POOL = "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads st
 _CONV = "activation activation_params auto_pad dilations group kernel_shape pads strides"
 _GEMM = "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"
 _TURNED = "alpha transA transB transBatchA transBatchB"
+_ATTENTION = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
+_LSTM = "activation_alpha activation_beta activations clip direction hidden_size input_forget"
 _NBITS = "K N bits block_size accuracy_level weight_prepacked"
 
 _MEANINGS = {
@@ -71,6 +73,10 @@ _MEANINGS = {
     "QuickGelu": _known(fused.quick_gelu, 13, "alpha"),
     "SkipLayerNormalization": _known(fused.skip_layer_norm, 17, "epsilon"),
     "SkipSimplifiedLayerNormalization": _known(fused.simplified_skip_layer_norm, 18, "epsilon"),
+    "Attention": _known(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
+    "QAttention": _known(attention.quantized, 14, _ATTENTION),
+    "MultiHeadAttention": _known(attention.of_heads, 14, "mask_filter_value num_heads scale unidirectional"),
+    "DynamicQuantizeLSTM": _known(recurrent.lstm, 14, _LSTM),
     "EmbedLayerNormalization": _known(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
 }
 

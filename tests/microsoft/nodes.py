@@ -176,4 +176,43 @@ FUSED = [
 ]
 """What onnxruntime's optimizer fuses."""
 
-ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED]
+_X, _WEIGHTS = _numbers(2, 5, 16), [(_numbers(16, 24) / 4,), (_numbers(24),)]
+_HEADS, _PAST = {"num_heads": 2}, _numbers(2, 2, 2, 3, 4)
+_Q, _K, _V = _numbers(2, 5, 8), _numbers(2, 7, 8), _numbers(2, 7, 8)
+_QKV_BIAS, _OLD = (_numbers(24),), (_numbers(2, 2, 3, 4), _numbers(2, 2, 3, 4))
+_QUANTIZED = [_bytes(2, 5, 16), (_signed(16, 24),), (_numbers(24),), _scale(0.02)]
+_RAW, _ENDS = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32), np.array([3, 5], np.int32)
+_PAST_MASK = np.array([[1, 1, 1, 0, 0, 1, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0]], np.int32)
+_BY_ROWS = (RANDOM.random((2, 5, 5)) > 0.3).astype(np.int32)
+_ADDED = _numbers(1, 2, 5, 5)
+
+_LONG = [_numbers(2, 64, 64), (_numbers(64, 192) / 8,), (_numbers(192),)]
+_LONG_MASK = (RANDOM.random((2, 64)) > 0.3).astype(np.int32)
+
+ATTENTION = [
+    Case("Attention", [_X, *_WEIGHTS], _HEADS),
+    Case("Attention", [_X, *_WEIGHTS, _RAW], _HEADS, opset=11),
+    Case("Attention", [_X, *_WEIGHTS, _ENDS], {**_HEADS, "mask_filter_value": -3.0}),
+    Case("Attention", [_X, *_WEIGHTS, np.array([3, 5, 1, 0], np.int32)], _HEADS),
+    Case("Attention", [_X, *_WEIGHTS, _BY_ROWS], {**_HEADS, "scale": 0.3}),
+    Case("Attention", [_X, *_WEIGHTS], {**_HEADS, "unidirectional": 1}),
+    Case("Attention", [_X, *_WEIGHTS, _PAST_MASK, _PAST], {**_HEADS, "unidirectional": 1}, 2),
+    Case("Attention", [_X, *_WEIGHTS, None, None, _ADDED], _HEADS, 2),
+    Case("Attention", [_X, (_numbers(16, 28) / 4,), (_numbers(28),)], {**_HEADS, "qkv_hidden_sizes": [8, 8, 12]}),
+    Case("QAttention", [*_QUANTIZED, _scale(0.01), None, _point(120), _point(0, np.int8)], _HEADS, schedule="quantized product"),
+    Case("QAttention", [*_QUANTIZED, _scales(24), _RAW, _point(120), (np.zeros(24, np.int8),)], _HEADS,
+         schedule="quantized product"),
+    Case("QAttention", [*_QUANTIZED, _scale(0.01), _PAST_MASK, _point(7), _point(3, np.int8), _PAST],
+         {**_HEADS, "unidirectional": 1}, 2),
+    Case("Attention", [*_LONG, _LONG_MASK], _HEADS, schedule="attention"),
+    Case("Attention", _LONG, {**_HEADS, "unidirectional": 1}, schedule="attention"),
+    Case("MultiHeadAttention", [*_LONG[:1] * 3, None, _LONG_MASK], _HEADS, schedule="attention"),
+    Case("MultiHeadAttention", [_Q, _K, _V], _HEADS),
+    Case("MultiHeadAttention", [_Q, _K, _V, _QKV_BIAS, np.array([4, 7], np.int32)], _HEADS),
+    Case("MultiHeadAttention", [_Q, _Q, _Q, None, _PAST_MASK, None, *_OLD], {**_HEADS, "unidirectional": 1}, 3),
+    Case("MultiHeadAttention", [_Q, _Q, _Q, None, None, _ADDED], {**_HEADS, "scale": 0.2}),
+    Case("MultiHeadAttention", [_Q, _numbers(2, 2, 7, 4), _numbers(2, 2, 7, 4)], _HEADS),
+]
+"""Attention, whole."""
+
+ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION]

@@ -74,7 +74,8 @@ def test_types_are_inferred(case: Case):
 
 
 def test_every_op_is_tried():
-    here = {"QLinearReduceMean", "TransposeMatMul", "GatherBlockQuantized", "QuantizeLinear", "DequantizeLinear"}
+    rounding = {"QuantizeLinear", "DequantizeLinear"}
+    here = {"DynamicQuantizeLSTM", "QLinearReduceMean", "TransposeMatMul", "GatherBlockQuantized"} | rounding
     assert {case.op for case in ALL} | here == set(_MEANINGS)
 
 
@@ -85,6 +86,42 @@ def test_a_mean_of_integers_which_onnxruntime_does_not_run():
     for device in ("reference", "cpu"):
         (result,) = pt.compile(pt.load(case.model()), device)(case.feeds)
         assert np.abs(result.reshape(3) - image.astype(np.float64).mean((0, 2, 3))).max() <= 0.5001
+
+
+@pytest.mark.parametrize(("direction", "gates", "kind"), [("forward", False, np.int8), ("bidirectional", True, np.uint8)])
+def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direction: str, gates: bool, kind: Any):
+    count, depth, size = 2 if direction == "bidirectional" else 1, 6, 8
+    random, low = np.random.default_rng(5), np.iinfo(kind).min
+    stored = [random.integers(low, low + 256, (count, rows, 4 * size)).astype(kind) for rows in (depth, size)]
+    shape = (count, 4 * size) if gates else (count,)
+    scaling = [(random.uniform(0.003, 0.006, shape).astype("f"), np.full(shape, low + 128, kind)) for _ in stored]
+    numbers = [random.standard_normal(given).astype("f") for given in ((5, 3, depth), (count, 8 * size), (count, 3, size))]
+    bias = (numbers[1] * np.float32(0.1),)
+    operands = [numbers[0], *((one,) for one in stored), bias, None, numbers[2], numbers[2] / 2, None]
+    parts = [(one,) for pair in scaling for one in pair]
+    case = Case("DynamicQuantizeLSTM", [*operands, *parts], {"hidden_size": size, "direction": direction}, 3)
+    wanted = _theirs(case.model(), case.feeds)
+    for device in ("reference", "cpu"):
+        results = list(pt.compile(pt.load(case.model()), device)(case.feeds))
+        assert [r.shape for r in results] == [want.shape for want in wanted]
+        assert max(np.abs(r - want).max() for r, want in zip(results, wanted, strict=True)) <= 0.03
+    assert np.abs(wanted[0]).max() > 0.3
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case("Attention", [np.ones((1, 2, 4), "f"), (np.ones((4, 12), "f"),)], {"num_heads": 2, "do_rotary": 1}),
+         "its attribute do_rotary is 1, and only 0 is known"),
+        (Case("MultiHeadAttention", [np.ones((1, 2, 2, 3, 4), "f")], {"num_heads": 2}),
+         "queries, keys and values that are one value are not known"),
+        (Case("Attention", [np.ones((1, 2, 4), "f"), (np.ones((4, 12), "f"),), None, np.ones((1, 1, 8, 8), np.int32)],
+              {"num_heads": 2}), "a mask of 4 dimensions is not known"),
+    ],
+)
+def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
+    with pytest.raises(pt.PartitaError, match=reason):
+        pt.compile(pt.load(case.model()), "reference")(case.feeds)
 
 
 def test_16_bit_activations_as_the_quantizer_writes_them_below_opset_21():

@@ -1,0 +1,173 @@
+"""Attention as onnxruntime's optimizer and quantizer fuse it, taken apart into products, a mask and a Softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graph.graph import Graph
+from graph.microsoft.writing import NoBody, Writing
+from graph.node import NodeEntry
+
+LOWEST = float(np.finfo(np.float32).min)
+"""What onnxruntime adds where a key comes after the query."""
+
+HEADS_FIRST = [0, 2, 1, 3]
+"""From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
+
+Past = tuple[NodeEntry, NodeEntry]
+"""The keys and the values of earlier calls."""
+
+
+def attention(w: Writing) -> Graph:
+    """Attention: one product makes queries, keys and values."""
+    product = w.op("MatMul", w.input(0), w.input(1))
+    return _by_one_product(w, w.op("Add", product, w.input(2)) if w.has(2) else product, mask=3, past=4, bias=5)
+
+
+def quantized(w: Writing) -> Graph:
+    """QAttention: that product is one of integers."""
+    product = w.op("MatMul", w.numbers(0, 3, 6), w.numbers(1, 4, 7, axis=1))
+    return _by_one_product(w, w.op("Add", product, w.input(2)), mask=5, past=8, bias=None)
+
+
+def of_heads(w: Writing) -> Graph:
+    """MultiHeadAttention: queries, keys and values come one by one."""
+    if w.has(8) or w.has(9):
+        raise NoBody("a cache that is written in place is not known", where=w.where)
+    past = (w.input(6), w.input(7)) if w.has(6) else None
+    return w.done(*_attended(w, _parts(w), (4, 5), past))
+
+
+def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: int | None) -> Graph:
+    """Attention to the parts of one product; the keys and values of earlier calls are one value."""
+    for name in ("past_present_share_buffer", "do_rotary"):
+        if w.attr(name, 0):
+            raise NoBody(f"its attribute {name} is {w.attr(name, 0)}, and only 0 is known", where=w.where)
+    size, heads = _head_size(w), int(w.attr("num_heads", 1))
+    sizes = [int(one) for one in w.attr("qkv_hidden_sizes", ())] or [size * heads] * 3
+    parts = w.ops("Split", 3, product, w.array(sizes), axis=2)
+    given = [_with_heads(w, part, heads) for part in parts]
+    old = [w.op("Gather", w.input(past), w.array(i), axis=0) for i in range(2)] if w.has(past) else []
+    result, keys, values = _attended(w, given, (mask, bias), (old[0], old[1]) if old else None)
+    if len(w.node.output_names) == 1:
+        return w.done(result)
+    both = [w.op("Unsqueeze", part, w.array([0])) for part in (keys, values)]
+    return w.done(result, w.op("Concat", *both, axis=0))
+
+
+def _parts(w: Writing) -> list[NodeEntry]:
+    """Queries, keys and values as [batch, heads, rows, size], with their bias."""
+    heads = int(w.attr("num_heads", 1))
+    if w.rank(0) != 3 or not w.has(1) or not w.has(2):
+        raise NoBody("queries, keys and values that are one value are not known", where=w.where)
+    if w.rank(1) == 4:
+        if w.has(3):
+            raise NoBody("a bias with keys of four dimensions is not known", where=w.where)
+        return [_with_heads(w, w.input(0), heads), w.input(1), w.input(2)]
+    given = [_in_heads(w, w.input(i), heads) for i in range(3)]
+    if w.has(3):
+        given = [w.op("Add", part, bias) for part, bias in zip(given, _biases(w, heads), strict=True)]
+    return [w.transposed(part, HEADS_FIRST) for part in given]
+
+
+def _biases(w: Writing, heads: int) -> list[NodeEntry]:
+    """The bias of queries, keys and values, as [heads, size]."""
+    total, width = w.type(3).shape, heads * _head_size(w)
+    if total is None or not isinstance(total[0], int):
+        raise NoBody("the size of its bias is unknown", where=w.where)
+    parts = w.ops("Split", 3, w.input(3), w.array([width, width, total[0] - 2 * width]), axis=0)
+    return [w.op("Reshape", part, w.array([heads, -1])) for part in parts]
+
+
+def _in_heads(w: Writing, x: NodeEntry, heads: int) -> NodeEntry:
+    """The rows of a value cut into heads: [batch, rows, heads, size]."""
+    return w.op("Reshape", x, w.array([0, 0, heads, -1]))
+
+
+def _with_heads(w: Writing, x: NodeEntry, heads: int) -> NodeEntry:
+    return w.transposed(_in_heads(w, x, heads), HEADS_FIRST)
+
+
+def _attended(
+    w: Writing, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None
+) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
+    """What the queries make of the values, [batch, rows, heads times size], and all keys and values.
+
+    `added` are the inputs that a mask and a bias of the scores are in."""
+    queries, keys, values = given
+    if past is not None:
+        keys, values = (w.op("Concat", old, new, axis=2) for old, new in zip(past, (keys, values), strict=True))
+    scores = w.op("Mul", w.op("MatMul", queries, w.op("Transpose", keys, perm=[0, 1, 3, 2])), _scale(w))
+    mask, bias = added
+    later = _later(w, queries, keys) if w.attr("unidirectional", 0) else None
+    for addend in (_mask(w, mask, keys), later, w.input(bias) if bias is not None and w.has(bias) else None):
+        scores = scores if addend is None else w.op("Add", scores, addend)
+    seen = w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
+    return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, -1])), keys, values
+
+
+def _scale(w: Writing) -> NodeEntry:
+    """The factor of the scores: as given, or one over the root of a head's size."""
+    given = float(w.attr("scale", 0.0))
+    return w.array(given or 1 / math.sqrt(_head_size(w)), np.float32)
+
+
+def _head_size(w: Writing) -> int:
+    """How many numbers a head of the queries has."""
+    heads, sizes = int(w.attr("num_heads", 1)), w.attr("qkv_hidden_sizes", ())
+    if sizes:
+        return int(sizes[0]) // heads
+    by_one_product = w.node.op != "MultiHeadAttention"
+    shape = w.type(1 if by_one_product else 0).shape
+    if shape is None or not isinstance(shape[-1], int):
+        raise NoBody("the size of its heads is unknown", where=w.where)
+    return shape[-1] // (3 * heads if by_one_product else heads)
+
+
+def _mask(w: Writing, i: int, keys: NodeEntry) -> NodeEntry | None:
+    """What a mask adds to the scores: nothing, or its filter value where a key is not looked at."""
+    if not w.has(i):
+        return None
+    rank, mask, filtered = w.rank(i), w.input(i), float(w.attr("mask_filter_value", -10000.0))
+    if rank == 1:
+        seen = _within(w, i, keys)
+    elif rank in (2, 3):
+        seen = w.op("Greater", w.op("Unsqueeze", mask, w.array([1, 2] if rank == 2 else [1])), w.array(0, np.int32))
+    else:
+        raise NoBody(f"a mask of {rank} dimensions is not known", where=w.where)
+    return w.op("Where", seen, w.array(0.0, np.float32), w.array(filtered, np.float32))
+
+
+def _within(w: Writing, i: int, keys: NodeEntry) -> NodeEntry:
+    """Which keys lie before the end that a mask of one dimension gives for each row of the batch, and after its beginning."""
+    batch, sizes = w.type(0).shape, w.type(i).shape
+    if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
+        raise NoBody("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=w.where)
+    positions = w.op("Cast", _counted(w, keys), to=6)
+    ends = w.op("Slice", w.input(i), w.array([0]), w.array([batch[0]]), w.array([0]))
+    seen = w.op("Less", positions, w.op("Reshape", ends, w.array([-1, 1, 1, 1])))
+    if sizes[0] == batch[0]:
+        return seen
+    starts = w.op("Slice", w.input(i), w.array([batch[0]]), w.array([2 * batch[0]]), w.array([0]))
+    return w.op("And", seen, w.op("GreaterOrEqual", positions, w.op("Reshape", starts, w.array([-1, 1, 1, 1]))))
+
+
+def _later(w: Writing, queries: NodeEntry, keys: NodeEntry) -> NodeEntry:
+    """What is added to the scores of keys that come after the query, whose rows are the last ones."""
+    columns = _counted(w, keys)
+    rows, total = (_rows(w, entry) for entry in (queries, keys))
+    last = w.op("Add", _counted(w, queries), w.op("Sub", total, rows))
+    seen = w.op("LessOrEqual", w.op("Unsqueeze", columns, w.array([0])), w.op("Unsqueeze", last, w.array([1])))
+    return w.op("Where", seen, w.array(0.0, np.float32), w.array(LOWEST, np.float32))
+
+
+def _rows(w: Writing, x: NodeEntry) -> NodeEntry:
+    """How many rows the heads of a value have."""
+    return w.op("Gather", w.op("Shape", x), w.array(2))
+
+
+def _counted(w: Writing, x: NodeEntry) -> NodeEntry:
+    """The numbers of these rows, from 0."""
+    return w.op("Range", w.array(0), _rows(w, x), w.array(1))
