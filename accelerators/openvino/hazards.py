@@ -362,7 +362,11 @@ def _tile(node: Node) -> str | None:
 def _bit_shift(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     signed = isinstance(data_type, TensorType) and data_type.dtype.startswith("int")
-    return "openvino shifts signed integers as unsigned ones" if signed else None
+    if signed:
+        return "openvino shifts signed integers as unsigned ones"
+    result_type = node.output_types[0]
+    one_number = not isinstance(result_type, TensorType) or result_type.shape in ((), None)
+    return "openvino makes a vector of a BitShift of single numbers that are constant" if one_number else None
 
 
 _TRANSFORM = _always("openvino makes other shapes of it, and is less exact")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import attrs
 import numpy as np
@@ -15,6 +12,9 @@ import numpy as np
 from accelerators.arrays.layout import aligned_empty
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
+from accelerators.process.regular import open_regular
+from graph.errors import ReadError
+from graph.readers.arrays import read_npz
 
 Array = np.ndarray[Any, Any]
 
@@ -67,33 +67,23 @@ def write_state(path: str | os.PathLike[str], state: State, axes: Mapping[str, i
 
 
 def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:
-    """The state in a file, which holds arrays of these element types and ranks, or none where nothing was said."""
-    where = str(path)
+    """The state in a file, which holds arrays of these element types and ranks, or none where nothing was said.
+
+    The file may come from anybody: nothing is unpickled, and no more is allotted than the file holds."""
+    where = os.fspath(path)
     try:
-        file = Path(path)
-        with ZipFile(file) as members:
-            arrays = {name.removesuffix(".npy"): _read_array(members, name) for name in members.namelist()}
-    except Exception as error:  # noqa: BLE001  damaged bytes make zipfile and numpy raise anything
-        raise AcceleratorError(f"no saved session can be read: {error}", where=where) from None
+        with open_regular(path) as file:
+            arrays = dict(read_npz(file.read(), str(where)))
+    except (OSError, ValueError) as error:
+        raise AcceleratorError(f"no saved session can be read: {error}", where=str(where)) from None
+    except ReadError as error:
+        raise AcceleratorError(f"no saved session can be read: {error.cause}", where=error.where) from None
     length, batch = _count(arrays.pop(LENGTH, None)), _count(arrays.pop(BATCH, None))
     fits = {name: (array.dtype, array.ndim) for name, array in arrays.items()} == dict(wanted)
-    if length is None or batch is None or not (fits or (not arrays and length == 0 and batch < 0)):
-        remedy = f"It has to hold {', '.join(wanted)}"
-        raise AcceleratorError("the file is no session of this model", where=where, remedy=remedy)
+    if length is None or length < 0 or batch is None or not (fits or (not arrays and length == 0 and batch < 0)):
+        remedy = f"It has to hold {', '.join(wanted)}, and how many positions of them count"
+        raise AcceleratorError("the file is no session of this model", where=str(where), remedy=remedy)
     return State(arrays, length, None if batch < 0 else batch)
-
-
-def _read_array(members: ZipFile, name: str) -> Array:
-    """An array as `write_state` stores it. Its header claims no more than the file holds, so that nothing larger is allocated."""
-    with members.open(name) as file:
-        version = np.lib.format.read_magic(file)
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file) if version == (1, 0) else ((), False, None)
-        if dtype is None or dtype.hasobject or min(shape, default=0) < 0:
-            raise ValueError(f"{name!r} is no array of numbers")
-        content = file.read()
-    if len(content) != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{name!r} has {len(content)} bytes, and should have {math.prod(shape) * dtype.itemsize}")
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if in_columns else "C").copy()
 
 
 def _count(array: Array | None) -> int | None:

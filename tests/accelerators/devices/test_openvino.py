@@ -356,6 +356,9 @@ def test_what_else_it_computes_otherwise() -> None:
         "of equal numbers is NaN": pt.op("MeanVarianceNormalization", pt.variable("h", "float16", (4, 3)), axes=[0], name="n"),
         "rounds or saturates": pt.op("Mul", bytes_, bytes_, name="n"),
         "openvino's Einsum of int32": pt.op("Einsum", pt.variable("w", "int32", (2, 2)), equation="ij->i", name="n"),
+        "makes a vector of a BitShift": pt.op(
+            "BitShift", pt.constant(np.uint32(7)), pt.constant(np.uint32(2)), direction="LEFT", name="n"
+        ),
         "drops an Abs": pt.op("Abs", pt.op("Atan", pt.constant(np.linspace(-1, 1, 5, dtype=np.float32))), name="n"),
         "axes of an empty Slice": pt.op("Slice", flat, amounts, amounts, pt.variable("a", "int64", (2,)), name="n"),
         "bias and the threshold": pt.op("Shrink", pt.variable("w", "int32", (2, 2)), name="n"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -240,17 +241,27 @@ def claiming(file: bytes) -> bytes:
     return result.getvalue()
 
 
+def packed(file: bytes) -> bytes:
+    """The file, compressed."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(file)) as members, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as copy:
+        for name in members.namelist():
+            copy.writestr(name, members.read(name))
+    return result.getvalue()
+
+
 PAST = {f"past_key_values.0.{name}": np.zeros((1, 2, 2, 8), np.float32) for name in ("key", "value")}
 NO_SESSION, NOT_READ = "the file is no session of this model", "no saved session can be read"
 
 STRANGE = {
-    "text": (stored({"partita.length": np.array("two")}, **PAST), NO_SESSION),
+    "text": (stored({"partita.length": np.array("two")}, **PAST), f"array 'partita.length.npy': {NOT_READ}: the array holds <U3"),
     "half": (stored({"partita.length": np.array(2.5)}, **PAST), NO_SESSION),
     "empty": (stored({"partita.length": np.array(5)}), NO_SESSION),
-    "less": (stored({"partita.length": np.array(-2)}, **PAST), "in the file has the shape"),
+    "less": (stored({"partita.length": np.array(-2)}, **PAST), NO_SESSION),
+    "longer": (stored({"partita.length": np.array(3)}, **PAST), "in the file has the shape"),
     "beside": (stored({"partita.batch": np.array(3)}, **PAST), "in the file has the shape"),
     "kind": (stored({}, **{name: array.astype(np.int32) for name, array in PAST.items()}), NO_SESSION),
-    "huge": (claiming(stored({}, **PAST)), "has 0 bytes, and should have"),
+    "huge": (claiming(stored({}, **PAST)), "takes 12,800,000,000,000 bytes, and there are 0"),
     "packed": (stored({}, **PAST).replace(b"PK\x01\x02\x2d\x03\x2d", b"PK\x01\x02\x2d\x03\xff"), NOT_READ),
     "array": (b"\x93NUMPY\x01\x00", NOT_READ),
 }
@@ -262,6 +273,33 @@ def test_a_strange_file_is_one_error(model: pt.CompiledModel, tmp_path: Path, na
     (tmp_path / "talk.npz").write_bytes(content)
     with pytest.raises(AcceleratorError, match=cause):
         model.session().load(tmp_path / "talk.npz")
+
+
+def test_a_small_file_does_not_fill_the_memory(
+    model: pt.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.readers.arrays.UNPACKED", 1 << 20)
+    content = packed(stored({}, **{name: np.zeros((1, 2, 1 << 15, 8), np.float32) for name in PAST}))
+    (tmp_path / "talk.npz").write_bytes(content)
+    with pytest.raises(AcceleratorError, match=r"no saved session can be read: its arrays would take 4,19\d,\d{3} bytes, for a"):
+        model.session().load(tmp_path / "talk.npz")
+
+
+def test_a_pipe_is_no_saved_session(model: pt.CompiledModel, tmp_path: Path) -> None:
+    """To open it as a file would wait for somebody who writes to it."""
+    os.mkfifo(tmp_path / "talk.npz")
+    with pytest.raises(AcceleratorError, match="no saved session can be read: it is no file"):
+        model.session().load(tmp_path / "talk.npz")
+
+
+def test_a_saved_conversation_has_no_fewer_tokens_than_none(tmp_path: Path) -> None:
+    """Buffers of a fixed length say nothing of how many positions count; before the first, numpy would write at the end."""
+    session, path = pt.compile(with_buffers(), "reference").session(), tmp_path / "talk.npz"
+    arrays = {name: np.zeros((1, 2, 16, 8), np.float32) for name in ("keys", "values")}
+    for length, cause in ((-3, NO_SESSION), (17, "17 tokens were said, and 1 more are longer than 16")):
+        path.write_bytes(stored({"partita.length": np.array(length)}, **arrays))
+        with pytest.raises(AcceleratorError, match=cause):
+            session.load(path)(tokens(1))
 
 
 def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None:
@@ -291,8 +329,9 @@ def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None
         session()
     with pytest.raises(InputError, match="there is no new token"):
         session(np.zeros((1, 0), np.int64))
-    with pytest.raises(InputError, match="longest is a number of tokens, not 0"):
-        model.session(longest=0)
+    for longest in (0, 2**31, 2**62, True):
+        with pytest.raises(InputError, match=f"longest is a number of tokens, at most 2,147,483,647, not {longest}"):
+            model.session(longest=longest)
     with pytest.raises(InputError, match="chunks are numbers of tokens, and 1 is among them"):
         model.session(chunks=(4,))
     for chunks in (4, (True,), (1, 2.0)):
