@@ -164,9 +164,9 @@ class _Rule:
         return narrow if narrow > self.machine.lanes and extent % narrow == 0 else self.machine.lanes
 
     def _vector(self, loop: Any, lanes: int = 0) -> tuple[Any, Any]:
-        """-> (the loop over vectors or None, the vectorised loop or None); a loop that no vector divides is left to LLVM."""
+        """-> (the loop over vectors or None, the vectorised loop or None); what no vector divides, or does, is left to LLVM."""
         lanes, extent = lanes or self.machine.lanes, self._extent(loop)
-        if extent % lanes or extent == 0:
+        if extent % lanes or extent == 0 or any(word in str(self.schedule.get(loop)) for word in _ONE_BY_ONE):
             return None, None
         if extent == lanes:
             self.schedule.vectorize(loop)
@@ -195,6 +195,8 @@ class _Rule:
 _SPATIAL, _REDUCTION = 0, 2
 _DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan",
          "T.acos", "T.asin", "T.atan")
+_ONE_BY_ONE = ("T.cosh", "T.sinh")
+"""Functions that TVM computes of one number at a time, and fails to take a vector apart for."""
 
 
 def _kinds(block: Any) -> list[int]:

@@ -69,6 +69,18 @@ def test_functions_of_float16_are_computed_in_float32(op: str) -> None:
     np.testing.assert_allclose(result, pt.compile(graph, "reference")(given)[0], rtol=2e-3)
 
 
+@pytest.mark.parametrize("op", ["Cosh", "Sinh"])
+def test_functions_that_tvm_has_no_vectors_of(op: str) -> None:
+    """Where vectors divide the loop TVM's code generation refused them."""
+    x = pt.variable("x", "float32", (4, 64))
+    whole = pt.op(op, x, name="whole")
+    graph = pt.Graph([whole, pt.op("ReduceSum", whole, pt.constant(np.array([1])), keepdims=0)])
+    given = np.linspace(-3, 3, 256, dtype="float32").reshape(4, 64)
+    with pt.compile(graph, "cpu") as model, pt.compile(graph, "reference") as reference:
+        for ours, wanted in zip(model(given), reference(given), strict=True):
+            np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("channels", [1, 40])
 def test_a_weight_that_is_no_number(channels: int) -> None:
     """Few numbers are remembered with the answer, many are not."""

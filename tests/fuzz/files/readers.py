@@ -28,6 +28,16 @@ from tests.fuzz.files.models import (
     unpacked,
 )
 from tests.fuzz.files.mutations import bytes_changed, json_changed, message_changed, text_changed
+from tests.fuzz.files.states import (
+    change_page,
+    change_session,
+    lowered,
+    page_samples,
+    read_page,
+    read_precision,
+    read_session,
+    session_samples,
+)
 
 Files = Mapping[str, bytes]
 """Contents by file name."""
@@ -267,6 +277,15 @@ READERS["plan"] = Reader(
     one_of(json_changed, json_changed, bytes_changed),
     read_plan,
 )
+
+
+READERS["precision"] = Reader(
+    lambda: [{"plan.json": lowered()[1].encode()}],
+    one_of(json_changed, json_changed, bytes_changed),
+    read_precision,
+)
+READERS["page"] = Reader(page_samples, change_page, read_page)
+READERS["session"] = Reader(session_samples, change_session, read_session)
 
 
 # -- packages and the cache ------------------------------------------------------------------------------
