@@ -12,6 +12,7 @@ from graph.graph import Graph
 from graph.microsoft import body_of, is_known, types_of
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
+from graph.ops.fitting import has_fits, misfit
 from graph.types import TensorType
 
 _FAILURES = (
@@ -50,6 +51,9 @@ def evaluate_node(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], 
     if node.subgraph is not None:
         return tuple(interpret(node.subgraph, inputs))
     try:
+        cause = misfit(node, [getattr(value, "shape", None) for value in inputs]) if has_fits(node) else None
+        if cause is not None:
+            raise ValueError(cause)
         return _evaluate(node, inputs, opsets, captured)
     except PartitaError:
         raise

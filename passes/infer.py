@@ -15,6 +15,7 @@ from graph.names import unique
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
+from graph.ops.fitting import require_fits
 from graph.ops.fragile import is_fragile, require_sound
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
@@ -53,15 +54,18 @@ def infer(
     `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. A contradiction is an
     error that names the node; without `strict` the types that do not follow stay unknown. A type that the graph
     declares for a value is a claim: with `check_declared` (by default as `strict`) it is an error that another one
-    follows, which otherwise takes its place.
+    follows, which otherwise takes its place, and so it is that inputs of an op have sizes that do not go together.
     """
     for inner in graphs_in(g):
         for node in inner.nodes:
             require_sound(node)
     if shapes:
         g = _with_shapes(g, shapes)
-    inference = _Inference(strict, strict if check_declared is None else check_declared, g.opsets)
+    checks = strict if check_declared is None else check_declared
+    inference = _Inference(strict, checks, g.opsets)
     typed = inference.run(g)
+    for node in typed.nodes if checks else ():
+        require_fits(node)
     if not inference.variants:
         return typed
     return with_bodies(typed, {body: list(typed_copies.values()) for body, typed_copies in inference.variants.items()})

@@ -14,6 +14,7 @@ from accelerators.onnxruntime import windows
 from accelerators.onnxruntime.resizes import resize
 from graph.graph import Graph
 from graph.node import Node
+from graph.ops.fitting import shape_of
 from graph.types import TensorType
 
 Hazard = Callable[[Node], "str | None"]
@@ -126,6 +127,15 @@ def _loss(node: Node) -> str | None:
     return f"onnxruntime counts the labels of {node.op} that are below zero from the end"
 
 
+def _gather_rows(node: Node) -> str | None:
+    data, indices = map(shape_of, node.inputs[:2])
+    count = int(node.attrs.get("batch_dims", 0))
+    known = data is not None and indices is not None and tuple(data[:count]) == tuple(indices[:count])
+    if not count or (known and None not in (data or ())[:count]):
+        return None
+    return "onnxruntime reads outside of the data where GatherND's indices have more batches, which cannot be known before"
+
+
 def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
@@ -137,6 +147,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
     "ConvTranspose": windows.transposed,
     "Einsum": _einsum,
+    "GatherND": _gather_rows,
     "LRN": _lrn,
     "LpPool": windows.pool,
     "MatMulInteger": _integer_product,

@@ -1,4 +1,5 @@
-"""Checks the indices and the lengths of sequences that openvino is given against their dimensions before it runs.
+"""Checks the indices and the lengths of sequences that openvino is given against their dimensions before it runs, and whether the
+sizes of what it is given go together.
 
 For an index outside openvino makes zeros, or reads and writes the memory there; a length that is too long it takes for the
 longest one. Indices and lengths that are computed within a subgraph cannot be checked from here: openvino does not get the ops
@@ -18,6 +19,7 @@ from accelerators.errors import RunError
 from accelerators.openvino.small_integers import WIDE, is_index
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.ops.fitting import has_fits, misfit
 from graph.types import TensorType
 
 INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())
@@ -63,8 +65,8 @@ class _Given:
     """One input that holds indices or lengths."""
 
     node: Node
-    slot: int
-    """The number of the input among the graph's."""
+    slot: int | None
+    """The number of the input among the graph's; None where it is a constant."""
     data: NodeEntry
     """The value that is read or written at the indices."""
 
@@ -76,18 +78,25 @@ class GivenIndices:
         self._slots: Mapping[NodeEntry, int] = {node[0]: i for i, node in enumerate(graph.inputs)}
         counting = [(node, _counting(node)) for node in graph.nodes if node.is_op]
         self._given = [
-            _Given(node, self._slots[entry], node.inputs[0])
+            _Given(node, self._slots.get(entry), node.inputs[0])
             for node, entry in counting
-            if entry in self._slots and node.inputs[0] is not None
+            if entry is not None and node.inputs[0] is not None
+            if entry in self._slots or (entry.node.value is not None and node.inputs[0] in self._slots)
         ]
+        self._fitting = [node for node in graph.nodes if has_fits(node) and any(entry in self._slots for entry in node.reads)]
         self._wide = {self._slots[entry]: node for node in graph.nodes for entry in _wide(node) if entry in self._slots}
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise RunError if an index or a length does not fit."""
         for given in self._given:
-            wrong = _wrong(given.node, self._shape(given.data, inputs), np.asarray(inputs[given.slot]))
+            values = _constant(given.node) if given.slot is None else np.asarray(inputs[given.slot])
+            wrong = _wrong(given.node, self._shape(given.data, inputs), values)
             if wrong is not None:
                 raise RunError(wrong, where=f"device 'openvino', {given.node.name!r} ({given.node.op})")
+        for node in self._fitting:
+            wrong = misfit(node, [None if entry is None else self._shape(entry, inputs) for entry in node.inputs])
+            if wrong is not None:
+                raise RunError(wrong, where=f"device 'openvino', {node.name!r} ({node.op})")
         for slot, node in self._wide.items():
             long = _longer_than_32_bits(np.asarray(inputs[slot]))
             if long is not None:
@@ -98,6 +107,13 @@ class GivenIndices:
         if data in self._slots:
             return np.shape(inputs[self._slots[data]])
         return data.type.shape if isinstance(data.type, TensorType) else None
+
+
+def _constant(node: Node) -> np.ndarray[Any, Any]:
+    """The constant that counts."""
+    entry = _counting(node)
+    assert entry is not None and entry.node.value is not None
+    return entry.node.value
 
 
 def _wide(node: Node) -> Iterator[NodeEntry]:

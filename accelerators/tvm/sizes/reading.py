@@ -13,6 +13,7 @@ from accelerators.tvm.sizes.op_sizes import Sizes, inside, sizes_made
 from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
+from graph.ops.fitting import Fit, fits
 from graph.types import TensorType
 
 
@@ -41,6 +42,8 @@ class Reading:
                 self._vectors[node[0]] = _objects(node.value)
             return
         inside(self, node)
+        for fit in fits(node, [None if entry is None else self._sizes.get(entry) for entry in node.inputs]):
+            self._hold(fit)
         if self._is_settled(node):
             self._settled.add(node)
             if node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in (*node.reads, *node.captures)):
@@ -52,6 +55,14 @@ class Reading:
         vector = vector_made(self, node) if len(node.output_names) == 1 and len(shapes[0]) < 2 else None
         if vector is not None:
             self._vectors[node[0]] = vector
+
+    def _hold(self, fit: Fit) -> None:
+        """Sizes of the op's inputs go together, which is assumed where it is not known."""
+        if fit.relation == "one or equal" or fit.size == fit.other:
+            return
+        self.assume(fit.other - fit.size)
+        if fit.relation == "equal":
+            self.assume(fit.size - fit.other)
 
     def _is_settled(self, node: Node) -> bool:
         """Does the node's result depend on nothing but sizes and constants?"""
@@ -98,7 +109,7 @@ class Reading:
             if known_least(room) < 0:
                 self.conditions[room] = None
         elif room < 0:
-            raise CompileError("a slice begins or ends outside of its dimension")
+            raise CompileError("a place lies outside of its dimension, or sizes do not go together")
 
 
 def _objects(array: np.ndarray) -> Vector:  # type: ignore[type-arg]

@@ -1,0 +1,165 @@
+"""Sizes of an op's inputs that have to go together, and that ONNX's inference does not compare.
+
+A kernel that takes the sizes of one input for those of another reads, or writes, outside of what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from graph.errors import TypeMismatch
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+Shape = Sequence[Any] | None
+"""The sizes of an input: numbers, symbols, or whatever else says a size; None where nothing is known."""
+
+
+@attrs.frozen(slots=True)
+class Fit:
+    """What has to hold of two sizes."""
+
+    size: Any
+    relation: Literal["equal", "at most", "one or equal"]
+    other: Any
+    said: str
+    """What the first size and the other are, for an error."""
+
+    def is_broken(self) -> bool:
+        """Are both known, and does it not hold?"""
+        if not (isinstance(self.size, int) and isinstance(self.other, int)) or self.size == self.other:
+            return False
+        return self.size > self.other if self.relation == "at most" else self.relation == "equal" or self.size != 1
+
+
+def fits(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    """What has to hold of the sizes of the node's inputs."""
+    if has_fits(node):
+        yield from _RULES[str(node.op)](node, [*shapes, *[None] * 8])
+
+
+def require_fits(node: Node) -> None:
+    """TypeMismatch if the known sizes of the node's inputs do not go together."""
+    cause = misfit(node, map(shape_of, node.inputs)) if has_fits(node) else None
+    if cause is not None:
+        raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Correct the sizes of its inputs")
+
+
+def misfit(node: Node, shapes: Iterable[Shape]) -> str | None:
+    """What does not go together in inputs of these sizes; None where nothing is known to."""
+    broken = next((fit for fit in fits(node, list(shapes)) if fit.is_broken()), None)
+    return None if broken is None else f"{broken.said} do not go together: {broken.size} and {broken.other}"
+
+
+def has_fits(node: Node) -> bool:
+    """Does the op compare sizes of its inputs?"""
+    return not node.domain and node.op in _RULES
+
+
+def shape_of(entry: NodeEntry | None) -> Shape:
+    """The sizes that the value's type states."""
+    kind = None if entry is None else entry.type
+    return kind.shape if isinstance(kind, TensorType) else None
+
+
+Rule = Callable[[Node, Sequence[Shape]], Iterator[Fit]]
+
+
+def _each(sizes: Sequence[Any], relation: Any, others: Sequence[Any], said: str) -> Iterator[Fit]:
+    for size, other in zip(sizes, others, strict=False):
+        yield Fit(size, relation, other, said)
+
+
+def _product(left: int, right: int) -> Rule:
+    """The depth of both matrices."""
+
+    def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+        first, second = shapes[left], shapes[right]
+        if first and second:
+            turned = [node.op == "Gemm" and bool(node.attrs.get(name, 0)) for name in ("transA", "transB")]
+            depth = first[0] if turned[0] else first[-1]
+            rows = second[-1] if turned[1] else second[-2:][0]
+            yield Fit(depth, "equal", rows, "the depths of both matrices")
+
+    return rule
+
+
+def _concat(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    known = [shape for shape in shapes if shape]
+    axis = int(node.attrs.get("axis", 1))
+    for shape in known[1:]:
+        if len(shape) == len(known[0]):
+            kept = [d for d in range(len(shape)) if d != axis % len(shape)]
+            yield from _each([shape[d] for d in kept], "equal", [known[0][d] for d in kept], "the sizes of what is joined")
+
+
+def _channels(weights: int, is_turned: bool = False) -> Rule:
+    """The channels of the data and those that the weights take."""
+
+    def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+        data, filters = shapes[0], shapes[weights]
+        if data and filters and len(data) > 1 and len(filters) > 1:
+            taken = filters[0] if is_turned else filters[1]
+            group = 1 if is_turned else int(node.attrs.get("group", 1))
+            if group == 1 or isinstance(taken, int):
+                yield Fit(data[1], "equal", taken if group == 1 else taken * group, "the channels of the data and of the weights")
+
+    return rule
+
+
+def _aligned(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    data, indices, updates = shapes[:3]
+    if data and indices and len(data) == len(indices):
+        axis, said = int(node.attrs.get("axis", 0)) % len(data), "the sizes of the indices and of the data"
+        yield from (Fit(indices[d], "at most", data[d], said) for d in range(len(data)) if d != axis)
+    if indices and updates and node.op != "GatherElements":
+        yield from _each(indices, "equal", updates, "the sizes of the indices and of the updates")
+
+
+def _gather_rows(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    if shapes[0] and shapes[1]:
+        count = int(node.attrs.get("batch_dims", 0))
+        yield from _each(shapes[1][:count], "equal", shapes[0][:count], "the batches of the indices and of the data")
+
+
+def _scatter_rows(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    data, indices, updates = shapes[:3]
+    if data and indices and updates is not None and isinstance(indices[-1], int):
+        wanted = [*indices[:-1], *data[indices[-1] :]]
+        yield from _each(updates, "equal", wanted, "the sizes of the updates and of what they replace")
+
+
+def _grid(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    if shapes[0] and shapes[1]:
+        yield Fit(shapes[1][0], "equal", shapes[0][0], "the batches of the grid and of the data")
+
+
+def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    """The slope is broadcast to the data, and not the other way round; below opset 7 it may be one number for each channel."""
+    data, slope = shapes[:2]
+    by_channel = data and slope and len(slope) == 1 and len(data) > 1 and slope[0] == data[1]
+    if data and slope and not by_channel:
+        yield from _each(slope[::-1], "one or equal", data[::-1], "the sizes of the slope and of the data")
+
+
+_RULES: Mapping[str, Rule] = {
+    "Concat": _concat,
+    "Conv": _channels(1),
+    "ConvInteger": _channels(1),
+    "ConvTranspose": _channels(1, is_turned=True),
+    "DeformConv": _channels(1),
+    "GatherElements": _aligned,
+    "GatherND": _gather_rows,
+    "Gemm": _product(0, 1),
+    "GridSample": _grid,
+    "MatMul": _product(0, 1),
+    "MatMulInteger": _product(0, 1),
+    "PRelu": _slope,
+    "QLinearConv": _channels(3),
+    "QLinearMatMul": _product(0, 3),
+    "Scatter": _aligned,
+    "ScatterElements": _aligned,
+    "ScatterND": _scatter_rows,
+}

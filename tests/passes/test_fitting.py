@@ -1,0 +1,111 @@
+"""Sizes of an op's inputs that do not go together are one error, and never a read or a write outside of what was given.
+
+ONNX's inference does not compare them, and kernels that take the sizes of one input for those of another read beyond it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from graph.ops.fitting import Fit, fits
+
+Sizes = tuple[int, ...]
+Input = tuple[str, Sizes]
+
+F = "float32"
+CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
+    "longer indices": ("GatherElements", {}, [(F, (2, 4)), ("int64", (3, 6))], "the indices and of the data .*: 6 and 4"),
+    "longer places": (
+        "ScatterElements", {"axis": 0}, [(F, (2, 4)), ("int64", (2, 6)), (F, (2, 6))], "the indices and of the data .*: 6 and 4"
+    ),
+    "fewer updates": (
+        "ScatterElements", {}, [(F, (2, 4)), ("int64", (2, 4)), (F, (1, 2))], "the indices and of the updates .*: 2 and 1"
+    ),
+    "fewer rows": ("ScatterND", {}, [(F, (5, 4)), ("int64", (3, 1)), (F, (1, 4))], "the updates and of what .*: 1 and 3"),
+    "more batches": ("GatherND", {"batch_dims": 1}, [(F, (2, 4)), ("int64", (3, 2, 1))], "the batches of .*: 3 and 2"),
+    "more images": ("GridSample", {}, [(F, (2, 1, 4, 4)), (F, (1, 3, 3, 2))], "the batches of the grid .*: 1 and 2"),
+    "more channels": ("Conv", {}, [(F, (2, 5, 8, 8)), (F, (4, 3, 3, 3))], "the channels of the data .*: 5 and 3"),
+    "groups": ("Conv", {"group": 2}, [(F, (2, 5, 8, 8)), (F, (4, 3, 3, 3))], "the channels of the data .*: 5 and 6"),
+    "turned": ("ConvTranspose", {}, [(F, (2, 5, 4, 4)), (F, (3, 2, 2, 2))], "the channels of the data .*: 5 and 3"),
+    "slope": ("PRelu", {}, [(F, (2, 5)), (F, (3,))], "the slope and of the data .*: 3 and 5"),
+    "depth": ("MatMul", {}, [(F, (3, 7)), (F, (8, 16))], "(the depths of both matrices .*: 7 and 8|Incompatible dimensions)"),
+    "joined": ("Concat", {"axis": 1}, [(F, (3, 4)), (F, (2, 4))], "(what is joined .*: 2 and 3|Can't merge)"),
+}
+
+
+def graph_of(op: str, attributes: dict[str, Any], inputs: list[Input], symbols: bool) -> pt.Graph:
+    given = [
+        pt.variable(f"x{i}", kind, tuple(f"n{i}_{d}" if symbols and size > 1 else size for d, size in enumerate(sizes)))
+        for i, (kind, sizes) in enumerate(inputs)
+    ]
+    return pt.Graph([pt.op(op, *given, **attributes, name="y", opset=20)], given, opsets={"": 20})
+
+
+def arrays_of(inputs: list[Input]) -> list[np.ndarray]:
+    return [np.zeros(sizes, kind) for kind, sizes in inputs]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fixed_sizes_that_do_not_go_together(case: str) -> None:
+    op, attributes, inputs, message = CASES[case]
+    with pytest.raises(pt.PartitaError, match=f"node 'y' [(]{op}[)].*{message}"):
+        pt.compile(graph_of(op, attributes, inputs, symbols=False), "reference")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("device", ["cpu", "HETERO:openvino,reference", "HETERO:onnxruntime,reference"])
+@pytest.mark.filterwarnings("ignore:.*does not compile for")
+def test_sizes_that_come_and_do_not_go_together(case: str, device: str) -> None:
+    if device != "cpu":
+        pytest.importorskip(device.removeprefix("HETERO:").partition(",")[0])
+    op, attributes, inputs, _ = CASES[case]
+    graph, said = graph_of(op, attributes, inputs, symbols=True), r"subgraph '\w+_0' on '"
+    with pt.compile(graph, device) as model, pytest.raises(pt.RunError, match=said):
+        model(*arrays_of(inputs))
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.filterwarnings("ignore:.*does not compile for")
+def test_rows_that_are_shorter_than_a_matrix_is_deep(precision: str) -> None:
+    x = pt.variable("x", "float32", ("n", "depth"))
+    graph = pt.Graph([pt.op("MatMul", x, pt.constant(np.ones((8, 16), np.float32)), name="y")])
+    with pt.compile(graph, "cpu", {"PRECISION": precision}) as model:
+        with pytest.raises(pt.RunError, match="'y' [(]MatMul[)]"):
+            model(np.ones((3, 7), np.float32))
+        assert model(np.ones((3, 8), np.float32))[0].shape == (3, 16)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not compile for")
+def test_a_constant_index_outside_of_what_comes() -> None:
+    pytest.importorskip("openvino")
+    x = pt.variable("x", "float32", ("n", 4))
+    graph = pt.Graph([pt.op("Gather", x, pt.constant(np.array([0, 5])), name="y")])
+    for device in ("HETERO:openvino,reference", "cpu"):
+        with pt.compile(graph, device) as model:
+            assert model(np.ones((6, 4), np.float32))[0].shape == (2, 4)
+            with pytest.raises(pt.RunError, match=r"index 5 is (outside of a dimension of|out of bounds for axis 0 with size) 3"):
+                model(np.ones((3, 4), np.float32))
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+@pytest.mark.filterwarnings("ignore:.*does not compile for")
+def test_more_is_reflected_than_there_is(size: int | str) -> None:
+    x = pt.variable("x", "float32", (size, 4))
+    graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array([5, 0, 5, 0])), mode="reflect", name="y")])
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with pt.compile(graph, "HETERO:cpu,reference") as model:
+        np.testing.assert_array_equal(model(given)[0], np.pad(given, ((5, 5), (0, 0)), mode="reflect"))
+
+
+def test_what_goes_together() -> None:
+    a, b = pt.variable("a", "float32", (2, "c")), pt.variable("b", "float32", ("c", 5))
+    assert not any(fit.is_broken() for fit in fits(pt.op("MatMul", a, b), [(2, "c"), ("c", 5)]))
+    assert [Fit(4, "at most", 4, "").is_broken(), Fit(3, "at most", 4, "").is_broken(), Fit(5, "at most", 4, "").is_broken()] == [
+        False, False, True
+    ]
+    assert [Fit(1, "one or equal", 4, "").is_broken(), Fit(2, "one or equal", 4, "").is_broken()] == [False, True]
+    by_channel = pt.op("PRelu", pt.variable("x", "float32", (2, 3, 7)), pt.variable("s", "float32", (3,)))
+    assert not list(fits(by_channel, [(2, 3, 7), (3,)]))
