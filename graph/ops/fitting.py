@@ -105,8 +105,17 @@ def _channels(weights: int, is_turned: bool = False) -> Rule:
             group = 1 if is_turned else int(node.attrs.get("group", 1))
             if group == 1 or isinstance(taken, int):
                 yield Fit(data[1], "equal", taken if group == 1 else taken * group, "the channels of the data and of the weights")
+        bias = shapes[8 if weights == 3 else 2]
+        if bias and filters and node.op in _BIASED:
+            made, groups = filters[1 if is_turned else 0], int(node.attrs.get("group", 1)) if is_turned else 1
+            yield from [] if groups > 1 and not isinstance(made, int) else _each(
+                bias, "equal", [made * groups if groups > 1 else made], "the sizes of the bias and of what it is added to"
+            )
 
     return rule
+
+
+_BIASED = frozenset(("Conv", "ConvTranspose", "QLinearConv"))
 
 
 def _aligned(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
@@ -144,7 +153,42 @@ def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
         yield from _each(slope[::-1], "one or equal", data[::-1], "the sizes of the slope and of the data")
 
 
+def _recurrent(gates: int) -> Rule:
+    """All weights and states are as wide as the op is, and there are states for each sequence."""
+
+    def rule(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+        data, recurrence = shapes[0], shapes[2]
+        width = node.attrs.get("hidden_size", recurrence[2] if recurrence and len(recurrence) == 3 else None)
+        if not data or len(data) != 3 or not isinstance(width, int):
+            return
+        ways, first = 2 if node.attrs.get("direction") == "bidirectional" else 1, bool(node.attrs.get("layout", 0))
+        batch, wide = data[0 if first else 1], gates * width
+        state = (batch, ways, width) if first else (ways, batch, width)
+        wanted = [(ways, wide, data[2]), (ways, wide, width), (ways, 2 * wide), (batch,), state, state, (ways, 3 * width)]
+        for number, (shape, sizes) in enumerate(zip(shapes[1:], wanted, strict=False), 1):
+            if number < 6 or node.op == "LSTM":
+                yield from _each(shape or (), "equal", sizes, f"the sizes of input {number} and those that it has to have")
+
+    return rule
+
+
+def _labels(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    data, labels, weights = shapes[:3]
+    if data and len(data) > 1:
+        yield from _each(labels or (), "equal", [data[0], *data[2:]], "the sizes of the labels and of the data")
+        yield from _each(weights or (), "equal", data[1:2], "the number of the weights and of the classes")
+
+
+def _attention(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    query, key, value, lengths = shapes[0], shapes[1], shapes[2], shapes[6]
+    for shape in (key, value, lengths):
+        yield from _each((shape or ())[:1], "equal", (query or ())[:1], "the batches of the queries and of another input")
+    if key and value and len(key) == len(value) and len(key) > 2:
+        yield Fit(value[-2], "equal", key[-2], "the numbers of values and of keys")
+
+
 _RULES: Mapping[str, Rule] = {
+    "Attention": _attention,
     "Concat": _concat,
     "Conv": _channels(1),
     "ConvInteger": _channels(1),
@@ -153,13 +197,18 @@ _RULES: Mapping[str, Rule] = {
     "GatherElements": _aligned,
     "GatherND": _gather_rows,
     "Gemm": _product(0, 1),
+    "GRU": _recurrent(3),
     "GridSample": _grid,
+    "LSTM": _recurrent(4),
     "MatMul": _product(0, 1),
     "MatMulInteger": _product(0, 1),
+    "NegativeLogLikelihoodLoss": _labels,
     "PRelu": _slope,
     "QLinearConv": _channels(3),
     "QLinearMatMul": _product(0, 3),
+    "RNN": _recurrent(1),
     "Scatter": _aligned,
     "ScatterElements": _aligned,
     "ScatterND": _scatter_rows,
+    "SoftmaxCrossEntropyLoss": _labels,
 }
