@@ -24,6 +24,8 @@ def refused(node: Node, graph: Graph) -> str | None:
     """Why the node had better run elsewhere, if it had."""
     if node.op == "EPContext":
         return "EPContext holds or names code that an engine compiled, which no graph may bring along"
+    if node.op == "GatherBlockQuantized":
+        return "onnxruntime reads outside of GatherBlockQuantized's data where an index is too large"
     hazard = _HAZARDS.get(node.op or "") if not node.domain else None
     known = None if hazard is None else hazard(node)
     return known or sums_nothing(node) or may_be_empty(node, graph)

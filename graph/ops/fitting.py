@@ -187,6 +187,19 @@ def _attention(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
         yield Fit(value[-2], "equal", key[-2], "the numbers of values and of keys")
 
 
+def _scales(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
+    """A scale for each block of numbers, or for each number along one dimension; a zero point for each scale."""
+    data, scale, zeros = shapes[:3]
+    if data and scale:
+        axis, block = int(node.attrs.get("axis", 1)), int(node.attrs.get("block_size", 0))
+        if -len(data) <= axis < len(data) and (len(scale) == len(data) if block > 0 else len(scale) == 1 and scale[0] != 1):
+            wanted = list(data) if block > 0 else [data[axis]]
+            if block > 0:
+                wanted[axis] = -(-wanted[axis] // block) if isinstance(wanted[axis], int) else None
+            yield from _each(scale, "equal", wanted, "the sizes of the scales and those that the data have to have")
+    yield from _each(zeros or (), "equal", scale or (), "the sizes of the zero points and of the scales")
+
+
 _RULES: Mapping[str, Rule] = {
     "Attention": _attention,
     "Concat": _concat,
@@ -197,6 +210,7 @@ _RULES: Mapping[str, Rule] = {
     "GatherElements": _aligned,
     "GatherND": _gather_rows,
     "Gemm": _product(0, 1),
+    "DequantizeLinear": _scales,
     "GRU": _recurrent(3),
     "GridSample": _grid,
     "LSTM": _recurrent(4),
@@ -206,6 +220,7 @@ _RULES: Mapping[str, Rule] = {
     "PRelu": _slope,
     "QLinearConv": _channels(3),
     "QLinearMatMul": _product(0, 3),
+    "QuantizeLinear": _scales,
     "RNN": _recurrent(1),
     "Scatter": _aligned,
     "ScatterElements": _aligned,

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
     "labels": (
         "NegativeLogLikelihoodLoss", {"reduction": "none"}, [(F, (3, 4)), ("int64", (2,))], "the labels and of .*: 2 and 3"
     ),
+    "scales": ("DequantizeLinear", {"axis": 1}, [("int8", (3, 8)), (F, (4,))], "the scales and those .*: 4 and 8"),
     "depth": ("MatMul", {}, [(F, (3, 7)), (F, (8, 16))], "(the depths of both matrices .*: 7 and 8|Incompatible dimensions)"),
     "joined": ("Concat", {"axis": 1}, [(F, (3, 4)), (F, (2, 4))], "(what is joined .*: 2 and 3|Can't merge)"),
 }
@@ -115,6 +116,23 @@ def test_more_is_reflected_than_there_is(size: int | str) -> None:
     given = np.arange(12, dtype=np.float32).reshape(3, 4)
     with pt.compile(graph, "HETERO:cpu,reference") as model:
         np.testing.assert_array_equal(model(given)[0], np.pad(given, ((5, 5), (0, 0)), mode="reflect"))
+
+
+def test_a_scale_for_each_block() -> None:
+    x, scale = pt.variable("x", "int8", (3, 8)), pt.variable("scale", "float32", (1, 4))
+    with pytest.raises(pt.PartitaError, match="node 'y' [(]DequantizeLinear[)].*the scales and those .*: 1 and 3"):
+        pt.compile(pt.Graph([pt.op("DequantizeLinear", x, scale, axis=1, block_size=2, name="y")]), "reference")
+
+
+def test_a_row_beyond_a_quantized_table() -> None:
+    pytest.importorskip("onnxruntime")
+    table, indices = pt.constant(np.zeros((4, 16), np.uint8)), pt.variable("indices", "int64", ("n",))
+    node = pt.op(
+        "GatherBlockQuantized", table, indices, pt.constant(np.ones((4, 1), np.float32)),
+        domain="com.microsoft", gather_axis=0, quantize_axis=1, block_size=16, bits=8, name="y",
+    )
+    graph = pt.Graph([node], opsets={"": 21, "com.microsoft": 1})
+    assert "reads outside of GatherBlockQuantized's data" in pt.query(graph, "HETERO:onnxruntime,reference").why("y")
 
 
 def test_what_goes_together() -> None:

@@ -58,7 +58,7 @@ class Reading:
 
     def _hold(self, fit: Fit) -> None:
         """Sizes of the op's inputs go together, which is assumed where it is not known."""
-        if fit.relation == "one or equal" or fit.size == fit.other:
+        if fit.relation == "one or equal" or fit.size == fit.other or None in (fit.size, fit.other):
             return
         self.assume(fit.other - fit.size)
         if fit.relation == "equal":
