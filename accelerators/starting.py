@@ -52,23 +52,42 @@ def started(task: Task, compile: Compile) -> CompiledModel:
     start = _start(task, compile)
     if start is None:
         return compile(task)
-    behind, workshops = _in_workshops(attrs.evolve(task, settings=attrs.evolve(task.settings, stand_ins=start.stand_ins)))
+    behind = attrs.evolve(task, settings=attrs.evolve(task.settings, stand_ins=start.stand_ins))
+    workshops = _Workshops()
 
     def compile_behind() -> CompiledModel:
         try:
-            model = compile(behind)
+            model = compile(_in_workshops(behind, workshops))
         except BaseException:
-            _close(workshops)
+            workshops.close()
             raise
         if not any(isinstance(unit.compiled, SpecializedSubgraph) for unit in model.units):
-            _close(workshops)
+            workshops.close()
         return model
 
-    def give_up() -> None:
-        for workshop in workshops:
+    return StartingModel(start.model, Work(compile_behind, workshops.give_up))
+
+
+class _Workshops:
+    """The workshops of one model, which are opened in the background; given up, it gives up those that come later too."""
+
+    def __init__(self) -> None:
+        self._open: list[Workshop] = []
+        self._is_given_up = False
+
+    def add(self, workshop: Workshop) -> None:
+        self._open.append(workshop)
+        if self._is_given_up:
             workshop.give_up()
 
-    return StartingModel(start.model, Work(compile_behind, give_up))
+    def give_up(self) -> None:
+        self._is_given_up = True
+        for workshop in list(self._open):
+            workshop.give_up()
+
+    def close(self) -> None:
+        for workshop in self._open:
+            workshop.close()
 
 
 def _start(task: Task, compile: Compile) -> _Start | None:
@@ -131,10 +150,9 @@ def _without_affinities(graph: Graph) -> Graph:
     return rewrite(graph, visit)
 
 
-def _in_workshops(task: Task) -> tuple[Task, list[Workshop]]:
+def _in_workshops(task: Task, workshops: _Workshops) -> Task:
     """The task with those devices that compile for long at work in processes of their own."""
     moved: list[Device] = []
-    workshops = []
     for device in task.devices:
         accelerator, values = device.accelerator, task.settings.by_device[device.label]
         travels = accelerator.may_cache(task.graph) and accelerator.why_no_export() is None
@@ -143,10 +161,5 @@ def _in_workshops(task: Task) -> tuple[Task, list[Workshop]]:
             moved.append(device)
         else:
             moved.append(attrs.evolve(device, accelerator=elsewhere[0]))
-            workshops.append(elsewhere[1])
-    return attrs.evolve(task, devices=moved), workshops
-
-
-def _close(workshops: Sequence[Workshop]) -> None:
-    for workshop in workshops:
-        workshop.close()
+            workshops.add(elsewhere[1])
+    return attrs.evolve(task, devices=moved)

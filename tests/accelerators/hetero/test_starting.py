@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import partita as pt
+from accelerators import starting
 from accelerators.isolation import afar
 from accelerators.running import starting_model
 from graph.text import parse
@@ -92,6 +94,27 @@ def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, ga
     with pytest.raises(pt.RunError, match="the model is closed"):
         model.ready.result(100)
     assert not gate.reached.is_set()
+
+
+def test_no_workshop_is_sought_before_the_first_answer(monkeypatch) -> None:
+    monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
+    asked = []
+    monkeypatch.setattr(starting, "_in_workshops", lambda task, workshops: asked.append(task) or task)
+    with device("late"):
+        model = pt.compile(NET, "late", NOW)
+        assert not asked
+        assert np.array_equal(model(X)[0], Y)
+        model.wait(100)
+    assert len(asked) == 1
+
+
+def test_a_workshop_that_opens_after_the_model_was_given_up() -> None:
+    given_up, workshops = [], starting._Workshops()
+    early, late = (SimpleNamespace(give_up=lambda name=name: given_up.append(name)) for name in ("early", "late"))
+    workshops.add(early)
+    workshops.give_up()
+    workshops.add(late)
+    assert given_up == ["early", "late"]
 
 
 def test_whoever_waits_for_a_model_lets_it_begin(slow, gate, monkeypatch) -> None:
@@ -300,7 +323,7 @@ def test_an_export_waits(workshops, tmp_path) -> None:
 def test_a_workshop_that_is_killed_leaves_a_model_that_answers(workshops) -> None:
     with pytest.warns(UserWarning, match="reference goes on|does not compile"):
         model = pt.compile(NET, "cpu", NOW)
-        while workshops[0].current is None:
+        while not workshops or workshops[0].current is None:
             model(X)
         os.kill(workshops[0].current.number, signal.SIGKILL)
         with pytest.raises(pt.PartitaError, match="its process ended"):
@@ -310,6 +333,8 @@ def test_a_workshop_that_is_killed_leaves_a_model_that_answers(workshops) -> Non
 
 def test_a_closed_model_ends_its_workshop(workshops) -> None:
     model = pt.compile(NET, "cpu", NOW)
+    while not workshops or workshops[0].current is None:
+        model(X)
     model.close()
     with pytest.raises(pt.PartitaError):
         model.wait(300)
