@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
 from accelerators.errors import AcceleratorUnavailable, CompileError
 from accelerators.interface.registry import accelerator
+from accelerators.tvm import opencl as opencl_device
+from accelerators.tvm.compiled import launched
 from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import planned
 from accelerators.tvm.opencl import OpenClAccelerator
@@ -214,6 +216,30 @@ def test_the_later_of_two_updates_of_one_position_counts() -> None:
     np.testing.assert_array_equal(ours, np.concatenate([arrays[2][9::10], arrays[0][20:]]))
 
 
+def test_the_later_of_two_slices_at_one_position_counts() -> None:
+    given = [pt.variable("x", "float32", (9, 70)), pt.variable("i", "int64", (6, 1)), pt.variable("u", "float32", (6, 70))]
+    graph = pt.Graph([pt.op("ScatterND", *given)], inputs=given)
+    model = pt.compile(graph, "opencl")
+    arrays = [numbers(9, 70), np.array([[4], [1], [4], [-5], [1], [0]]), numbers(6, 70, seed=1)]
+    wanted = arrays[0].copy()
+    wanted[[4, 1, 0]] = arrays[2][[3, 4, 5]]
+    np.testing.assert_array_equal(model(*arrays)[0], wanted)
+    assert max(items(model)) >= 630 and sorted(items(model))[1] >= 70, "a work item for each place of a slice"
+
+
+def items(model: pt.CompiledModel) -> list[int]:
+    """The work items of each launch."""
+    return [int(np.prod(step.groups) * np.prod(step.local)) for step in unit(model).step_list.steps]
+
+
+@pytest.mark.parametrize("op", ["Tanh", "Gather"])
+def test_little_work_is_shared_among_the_items_too(op: str) -> None:
+    """Less than what is worth waking a processor's threads for was the work of a single item."""
+    given = x(6, 50)
+    node = pt.op("Tanh", given) if op == "Tanh" else pt.op("Gather", given, ints(3, 1, 2, 0, 5, 5))
+    assert min(items(pt.compile(pt.Graph([node], name="net"), "opencl"))) >= 300
+
+
 @pytest.mark.parametrize("dtype, number", [("float32", 16777215), ("float64", 123456789.25), ("float64", 0.1234567890123)])
 def test_constants_keep_all_their_digits(dtype: str, number: float) -> None:
     constant, given = np.array(number, dtype), np.array([1, 3, 7], dtype)
@@ -375,6 +401,40 @@ def test_programs_of_several_drivers_travel_side_by_side(tmp_path: Path) -> None
     np.testing.assert_array_equal(second(numbers(4, 8))[0], first(numbers(4, 8))[0])
 
 
+def test_one_file_holds_what_two_drivers_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two real drivers where there are two, else the one under another name: each runs its own program out of one file. The
+    kernels are made for the smaller one."""
+    listed = sorted(opencl_driver.drivers(), key=lambda driver: (driver.local_memory, driver.threads))
+    two = listed[:2] if len(listed) > 1 else (listed[0], Renamed(listed[0].device, listed[0].context, listed[0].process))
+    for module in (launched, opencl_device):
+        monkeypatch.setattr(module, "drivers", lambda: two)
+    path, config = tmp_path / "net.partita", {"opencl": {"DEVICE_ID": "1"}}
+    first = pt.compile(net(), "opencl")
+    first.export(path)
+    (wanted,) = first(numbers(4, 8))
+    pt.import_model(path, config=config).export(path)
+    second = pt.import_model(path, config=config)
+    assert len(unit(second).binaries) == 2 and unit(second).binaries.keys() == {driver.identity for driver in two}
+
+    def built(*_: object) -> None:
+        raise AssertionError("built from the source")
+
+    takes_binaries = {driver.device.platform.name.strip() for driver in two} <= {"Oclgrind", "Intel(R) OpenCL"}
+    if takes_binaries:  # Another driver may refuse what it built itself, which is built again from the source then.
+        monkeypatch.setattr(opencl_driver.Driver, "lacks", built)
+        assert two[0].program("", unit(second).binaries[two[0].identity]).all_kernels()
+    assert unit(second).driver is two[1]
+    np.testing.assert_allclose(second(numbers(4, 8))[0], wanted, rtol=1e-5)
+
+
+class Renamed(opencl_driver.Driver):
+    """The same device under another name."""
+
+    @property
+    def identity(self) -> str:
+        return f"another {super().identity}"
+
+
 def test_the_profile_has_a_row_for_each_kernel() -> None:
     model = pt.compile(net(), "opencl", config={"PERF_COUNT": True})
     model(numbers(4, 8))
@@ -456,6 +516,7 @@ def test_several_threads_share_a_model() -> None:
         np.testing.assert_array_equal(ours, wanted)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_values_that_are_needed_at_once_share_no_memory(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))

@@ -41,7 +41,7 @@ def scatter(body: Body, machine: Machine) -> Draft | None:
         y[i] = x[i]
     writing = _Writing(node, kernel, targets, numbers, y)
     if node.op == "ScatterND":
-        writing.by_rows(data, indices)
+        writing.by_rows(data, indices, machine.is_gpu)
     else:
         writing.by_elements(data, indices, machine.threads_for(math.prod(indices)) > 1)
     return problem.draft(kernel, "scatter")
@@ -72,15 +72,19 @@ class _Writing:
             position = summed([*(at[d] * far[d] for d in others), index * far[axis]])
             self._write(kernel.name_value("p", position), n)
 
-    def by_rows(self, data: Shape, indices: Shape) -> None:
-        """Row after row of the indices, which say where a slice of the updates goes."""
+    def by_rows(self, data: Shape, indices: Shape, is_shared: bool) -> None:
+        """Row after row of the indices, which say where a slice of the updates goes. Where the places in a slice are shared out,
+        all rows come in order for each of them."""
         kernel, count, rows = self.kernel, indices[-1], math.prod(indices[:-1])
         size, far = math.prod(data[count:]), steps_of(data)
-        with kernel.loop(rows, "r") as r:
+        with ExitStack() as loops:
+            e = loops.enter_context(kernel.loop(size, "e", "parallel")) if is_shared else None
+            r = loops.enter_context(kernel.loop(rows, "r"))
             at = [self._index(f"at{k}", r * count + k, data[k]) for k in range(count)]
             first = kernel.name_value("p", summed([index * far[k] for k, index in enumerate(at)]))
-            with kernel.loop(size, "e") as e:
-                self._write(first + e, r * size + e)
+            if e is None:
+                e = loops.enter_context(kernel.loop(size, "e"))
+            self._write(first + e, r * size + e)
 
     def _index(self, name: str, position: Operand, size: int) -> Value:
         return index_read(self.kernel, self.targets, name, position, size)

@@ -14,8 +14,9 @@ from accelerators.tvm.sizes.extent import Extent, known_least
 
 
 def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | Value:
-    """Is so much work shared among the threads? What is known only while the kernel runs is decided then."""
-    is_enough = machine.threads > 1 and known_least(amount) >= least
+    """Is so much work shared among the threads? What is known only while the kernel runs is decided then. On a GPU, whose threads
+    wait for nobody, any work is."""
+    is_enough = machine.threads > 1 and (machine.is_gpu or known_least(amount) >= least)
     if is_enough or machine.threads == 1 or not isinstance(amount, Extent):
         return is_enough
     factor = math.gcd(*amount.terms.values())  # In indices of 32 bits the amount itself may have no room.

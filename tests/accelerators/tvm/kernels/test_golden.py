@@ -13,10 +13,11 @@ import partita as pt
 from accelerators.tvm.bodies.body import Body, make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.layouts.kept_weights import pack_weights
 from accelerators.tvm.layouts.quantizing import quantize
 from accelerators.tvm.layouts.recurring import project_inputs
-from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.prepare.quantized_weights import hold_weights
 from graph.types import numpy_dtype
@@ -78,6 +79,20 @@ def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.Fixture
     _check(body, PAIRS if kind == "matmul_of_pairs" else MACHINE, kind, request)
 
 
+GPU_KERNELS = {
+    "matmul": "gpu_gemm", "convolution": "gpu_convolution", "attention": "gpu_attention", "chain": "chain", "scatter": "scatter"
+}
+"""Kernels of the graphs above for a GPU, and the schedule of each."""
+
+
+@pytest.mark.parametrize("kind", GPU_KERNELS)
+def test_the_text_of_a_kernel_for_a_gpu_is_the_one_kept(kind: str, request: pytest.FixtureRequest) -> None:
+    """The kernel of a GPU with 108 cores, whatever machine the test runs on."""
+    body = make_body(pt.apply_pass(pt.Graph([GRAPHS[kind]()]), "InferShape"))
+    draft = _check(body, gpu_machine("sm_80"), f"gpu_{kind}", request)
+    assert draft.schedule == GPU_KERNELS[kind]
+
+
 @pytest.mark.parametrize("name", ["avx-vnni", "avx2"])
 def test_the_text_of_a_product_of_integers_is_the_one_kept(name: str, request: pytest.FixtureRequest) -> None:
     machine = attrs.evolve(MACHINE, instructions=(Used(name),))
@@ -113,7 +128,7 @@ def test_the_text_of_a_product_by_half_bytes_is_the_one_kept(request: pytest.Fix
     _check(make_body(call.subgraph), machine, "product_by_half_bytes", request)
 
 
-def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureRequest) -> None:
+def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureRequest) -> Draft:
     draft = draft_kernel(body, machine)
     assert draft is not None and draft.kernel is not None
     path, text = FOLDER / f"{kind}.txt", f"{draft.kernel}\n"
@@ -122,3 +137,4 @@ def _check(body: Body, machine: Machine, kind: str, request: pytest.FixtureReque
         path.write_text(text, "utf-8")
     assert path.is_file(), f"there is no {path.name}; write it with pytest --refresh-golden {Path(__file__).name}"
     assert text == path.read_text("utf-8"), "the kernel has changed; look at the difference, then: pytest --refresh-golden"
+    return draft
