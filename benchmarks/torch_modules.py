@@ -1,10 +1,10 @@
 """Modules of torchvision and transformers under torch.compile: python -m benchmarks.torch_modules [NAME ...] [--into PAGE]
 
 Each module, with random weights and a small configuration, is captured once and held against what torch computes; then eager
-mode, this backend, torch's inductor and onnxruntime (from torch's export) take turns. The table says how many graphs torch
-captured, which ops stayed in torch, which ops of torch's export HETERO:cpu,reference gives to the reference, and the processor
-time of the fastest call of each engine (with several threads: the time on the clock). With --into its rows replace those of the
-same modules in the page, so that the table can be measured in parts. Exits with 1 where numbers differ."""
+mode, this backend, torch's inductor, and, called with numpy arrays, pt.compile and onnxruntime (both with torch's export) take
+turns. The table says how many graphs torch captured, which ops stayed in torch, which ops of torch's export the reference runs,
+and the processor time of the fastest call of each engine (with several threads: the time on the clock). With --into its rows
+replace those of the same modules in the page, so that the table can be measured in parts. Exits with 1 where numbers differ."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from benchmarks.progress import say
 from benchmarks.tables import markdown, merge
 from graph.readers.onnx import load_onnx
 from graph.readers.torch import export
+
+DEVICES = "HETERO:cpu,reference"
 
 TURNS = 8
 """Turns of each engine."""
@@ -145,7 +147,7 @@ class Notes(logging.Handler):
 
 HEADER = (
     "module", "right", "graphs", "left in torch", "on the reference",
-    "partita, ms", "eager", "inductor", "onnxruntime",
+    "partita, ms", "eager", "inductor", "pt.compile", "onnxruntime",
 )
 
 
@@ -156,7 +158,7 @@ def row(name: str, engines: list[str], seconds: float) -> tuple[list[str], bool]
     log = logging.getLogger("partita.torch")
     log.addHandler(notes)
     log.setLevel("INFO")
-    options = {"devices": "HETERO:cpu,reference", "config": {"cpu": {"NUM_THREADS": torch.get_num_threads()}}}
+    options = {"devices": DEVICES, "config": config()}
     ours = torch.compile(taken.module, backend="partita", options=options)
     error = difference(tensors(ours(**taken.inputs)), wanted)
     log.removeHandler(notes)
@@ -164,7 +166,7 @@ def row(name: str, engines: list[str], seconds: float) -> tuple[list[str], bool]
         "partita": lambda: ours(**taken.inputs),
         "eager": lambda: taken.module(**taken.inputs),
     }
-    cells = dict.fromkeys(("partita", "eager", "inductor", "onnxruntime"), "")
+    cells = dict.fromkeys(("partita", "eager", *RIVALS), "")
     exported = export(taken.module, tuple(taken.inputs.values()))
     for engine in engines:
         try:
@@ -192,6 +194,18 @@ def inductor_call(taken: Sample, _: onnx.ModelProto) -> Callable[[], Any]:
     return lambda: compiled(**taken.inputs)
 
 
+def config() -> dict[str, Any]:
+    """As many threads as torch has."""
+    return {"cpu": {"NUM_THREADS": torch.get_num_threads()}}
+
+
+def own_call(taken: Sample, exported: onnx.ModelProto) -> Callable[[], Any]:
+    """The module as torch exports it, compiled by `pt.compile`."""
+    model = pt.compile(load_onnx(exported), DEVICES, config())
+    arrays = [tensor.numpy() for tensor in taken.inputs.values()]
+    return lambda: model(*arrays)
+
+
 def onnxruntime_call(taken: Sample, exported: onnx.ModelProto) -> Callable[[], Any]:
     """The module as torch exports it, in onnxruntime."""
     import onnxruntime
@@ -206,6 +220,7 @@ def onnxruntime_call(taken: Sample, exported: onnx.ModelProto) -> Callable[[], A
 
 RIVALS: Mapping[str, Callable[[Sample, onnx.ModelProto], Callable[[], Any]]] = {
     "inductor": inductor_call,
+    "pt.compile": own_call,
     "onnxruntime": onnxruntime_call,
 }
 """What makes a call of each engine beside eager mode."""
@@ -214,8 +229,8 @@ RIVALS: Mapping[str, Callable[[Sample, onnx.ModelProto], Callable[[], Any]]] = {
 def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
     """The seconds of the fastest call of each engine; they take turns.
 
-    On one thread they are processor time, which other programs do not lengthen by taking the core."""
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    On one thread they are its processor time, which other programs do not lengthen by taking the core."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(TURNS):
         for engine, call in calls.items():
@@ -231,7 +246,7 @@ def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str,
 def on_reference(exported: onnx.ModelProto) -> str:
     """Which ops of torch's export HETERO:cpu,reference leaves to the reference."""
     graph = load_onnx(exported)
-    placement = pt.query(graph, "HETERO:cpu,reference")
+    placement = pt.query(graph, DEVICES)
     left = sorted({str(node.op) for node in graph.nodes if node.is_op and placement[node.name] == "reference"})
     return ", ".join(left) or "none"
 

@@ -307,6 +307,30 @@ def test_a_parameter_with_other_memory_is_seen() -> None:
     assert same(call(x), module(x))
 
 
+def test_a_parameter_with_another_shape_in_the_same_memory_is_seen() -> None:
+    module, x = torch.nn.Linear(8, 8).eval(), torch.randn(2, 8)
+    call = on_reference(module)
+    call(x)
+    module.weight.data, module.bias.data = module.weight.data[:5], module.bias.data[:5]
+    assert same(call(x), module(x))
+
+
+def test_a_call_like_the_one_before_looks_up_the_kind_of_its_inputs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partita.torch_compile.captured import Captured
+
+    module, x = mlp(), torch.randn(2, 8)
+    call = on_reference(module)
+    call(x)
+    looked, kind = [], Captured._kind
+
+    def noted(self: Captured, i: int, value: Any, dynamic: bool) -> Any:
+        looked.append(value)
+        return kind(self, i, value, dynamic)
+
+    monkeypatch.setattr(Captured, "_kind", noted)
+    assert same(call(x), module(x)) and len(looked) == 1
+
+
 def test_parameters_made_under_inference_mode_may_change() -> None:
     with torch.inference_mode():
         module, x = torch.nn.Linear(4, 4).eval(), torch.randn(2, 4)

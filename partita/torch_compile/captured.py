@@ -67,9 +67,11 @@ class Captured:
         """The inputs as `module` takes them: tensors that stand for numbers are numbers."""
         return [value.item() if i in self.numbers else value for i, value in enumerate(inputs)]
 
-    def kind(self, inputs: Sequence[Any], dynamic: bool) -> tuple[Any, ...]:
-        """What a compiled model depends on of the inputs; with `dynamic` not on the sizes that may change."""
-        return tuple([self._kind(i, value, dynamic) for i, value in enumerate(inputs)])
+    def kind(self, inputs: Sequence[Any], dynamic: bool, positions: Sequence[int] | None = None) -> tuple[Any, ...]:
+        """What a compiled model depends on of the inputs, or of those at these positions.
+
+        With `dynamic` that is not the sizes that may change."""
+        return tuple([self._kind(i, inputs[i], dynamic) for i in (range(len(inputs)) if positions is None else positions)])
 
     def _kind(self, i: int, value: Any, dynamic: bool) -> Any:
         import torch

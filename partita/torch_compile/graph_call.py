@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,6 +23,8 @@ from partita.torch_compile.tensors import as_array, as_tensor
 if TYPE_CHECKING:
     import torch
 
+Versions = tuple[list[int], list[int]]
+
 KEPT = 8
 """Compiled models that are kept, for inputs of different kinds."""
 
@@ -33,8 +36,26 @@ class Ready:
     exported: Exported
     model: CompiledModel | None
     """None where the graph only hands its inputs on, or views of them."""
-    versions: tuple[tuple[int, int], ...]
-    """How often torch had changed each of the constants, and where their numbers stood."""
+    constants: tuple[torch.Tensor, ...]
+    """The parameters and buffers that are constants of the model."""
+    versions: Versions
+    """How often torch had changed each of them, and where their numbers stood."""
+    others: tuple[int, ...]
+    """The positions of all other inputs."""
+    kind: tuple[Any, ...]
+    """What the model depends on of those."""
+
+    def fits(self, inputs: Sequence[Any], captured: Captured, dynamic: bool) -> bool:
+        """Are these inputs of its kind, with the constants as they were?
+
+        torch itself looks whether those have their shapes still, and captures another graph where they do not. There may be
+        hundreds of them, which are looked at in each call."""
+        given = [inputs[i] for i in self.exported.fixed]
+        return (
+            all(map(is_, given, self.constants))
+            and _versions(given) == self.versions
+            and captured.kind(inputs, dynamic, self.others) == self.kind
+        )
 
     def run(self, inputs: Sequence[Any], captured: Captured) -> tuple[Any, ...]:
         """The outputs of the captured graph."""
@@ -60,6 +81,7 @@ class GraphCall:
         self._has_one_result = self._captured.has_one_result
         self._lock = Guard()
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
+        self._last: Ready | None = None
 
     def __call__(self, *inputs: Any) -> Any:
         results = self._for(inputs).run(inputs, self._captured)
@@ -75,18 +97,31 @@ class GraphCall:
 
     def _for(self, inputs: Sequence[Any]) -> Ready:
         """The model for such inputs."""
+        last = self._last
+        if last is not None and last.fits(inputs, self._captured, self._dynamic):
+            return last
         with self._lock.lock:
             key = self._captured.kind(inputs, self._dynamic)
             ready = self._ready.get(key)
-            if ready is None or ready.versions != _versions(ready.exported, inputs):
-                exported = self._exported(inputs)
+            if ready is None or not ready.fits(inputs, self._captured, self._dynamic):
+                ready = self._compiled(inputs)
                 key = self._captured.kind(inputs, self._dynamic)
-                model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
-                ready = self._ready[key] = Ready(exported, model, _versions(exported, inputs))
+                self._ready[key] = ready
                 while len(self._ready) > KEPT:
                     self._ready.popitem(last=False)
             self._ready.move_to_end(key)
+            self._last = ready
             return ready
+
+    def _compiled(self, inputs: Sequence[Any]) -> Ready:
+        """A model that is compiled for such inputs."""
+        exported = self._exported(inputs)
+        model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
+        constants = tuple(inputs[i] for i in exported.fixed)
+        fixed = set(exported.fixed)
+        others = tuple(i for i in range(len(inputs)) if i not in fixed)
+        kind = self._captured.kind(inputs, self._dynamic, others)
+        return Ready(exported, model, constants, _versions(constants), others, kind)
 
     def _exported(self, inputs: Sequence[Any]) -> Exported:
         """Our graph; one with sizes that may change is exported for each of them where torch's exporter wants to know them."""
@@ -98,6 +133,6 @@ class GraphCall:
         return export_graph(self._captured, inputs, dynamic=False)
 
 
-def _versions(exported: Exported, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+def _versions(constants: Sequence[torch.Tensor]) -> Versions:
     """How often torch has changed each of the constants, and where their numbers stand: `.data = ` moves them."""
-    return tuple([(inputs[i]._version, inputs[i].data_ptr()) for i in exported.fixed])
+    return [tensor._version for tensor in constants], [tensor.data_ptr() for tensor in constants]
