@@ -26,7 +26,7 @@ from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked_forms import Forms
 from accelerators.tvm.layouts.shuffles import find_shuffles
-from accelerators.tvm.layouts.transposing import Phases
+from accelerators.tvm.layouts.transposing import Phases, has_few_phases
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.prepare.resizing import mixtures
 from graph.graph import Graph
@@ -142,6 +142,8 @@ class _Blocking:
             return None
         weight = given[0]
         strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
+        if not has_few_phases(strides):
+            return None
         channels = math.ceil(shape[1] / self.lanes) * self.lanes
         phases = Phases(image[2:], shape[2:], weight.shape[2:], strides, pads[:2], channels)  # type: ignore[arg-type,union-attr]
         arrays = [phases.weights(weight), *(phases.bias(array) for array in given[1:])]  # type: ignore[arg-type]

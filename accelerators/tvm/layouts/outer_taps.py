@@ -42,8 +42,7 @@ def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
     strides, dilations = (list(node.attrs.get(name) or [1] * count) for name in ("strides", "dilations"))
     pads, kept = list(node.attrs.get("pads") or [0] * (2 * count)), []
     for d, (size, out, taps) in enumerate(zip(image[2:], result[2:], weights.shape[2:], strict=True)):
-        first = [k * dilations[d] - pads[d] for k in range(taps)]
-        meets = [k for k in range(taps) if any(0 <= first[k] + o * strides[d] < size for o in range(out))]
+        meets = [k for k in range(taps) if _meets(k * dilations[d] - pads[d], strides[d], size, out)]
         if not meets:
             return None
         kept.append(slice(meets[0], meets[-1] + 1))
@@ -54,3 +53,9 @@ def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
         return None
     attributes = {**node.attrs, "pads": pads, "kernel_shape": list(smaller.shape[2:])}
     return np.ascontiguousarray(smaller), attributes
+
+
+def _meets(first: int, stride: int, size: int, out: int) -> bool:
+    """Does a tap that stands at `first` for the first result stand inside the image for some result?"""
+    nearest = first if first >= 0 else first + min(-(first // stride), out - 1) * stride
+    return out > 0 and 0 <= nearest < size

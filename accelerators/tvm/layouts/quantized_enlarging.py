@@ -13,7 +13,7 @@ from accelerators.tvm.layouts.quantized_moves import wanted_after
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
 from accelerators.tvm.layouts.sums import sums_of
-from accelerators.tvm.layouts.transposing import Phases
+from accelerators.tvm.layouts.transposing import Phases, has_few_phases
 from accelerators.tvm.prepare.resizing import mixtures
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import Array
@@ -27,6 +27,8 @@ def transposed(walk: Walk, node: Node) -> bool | None:
         return None
     (source, scaling), (array, scales) = given, weight
     strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
+    if not has_few_phases(strides):
+        return None
     phases = Phases(image[2:], shape[2:], array.shape[2:], strides, pads[:2], shape[1])  # type: ignore[arg-type]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     packed, times = phases.weights(array), phases.outs // shape[1]

@@ -13,6 +13,9 @@ import numpy as np
 from accelerators.tvm.kernels.shared.window import Pair, Window
 from graph.types import Array
 
+MOST_PHASES = 1024
+"""A transposed convolution of more phases is left as it is: each is a set of output channels with weights of its own."""
+
 
 @attrs.frozen(slots=True)
 class Phases:
@@ -59,6 +62,11 @@ class Phases:
         spread = np.zeros((math.prod(self.strides), self.channels), array.dtype)
         spread[:, : array.size] = array
         return spread.reshape(-1)
+
+
+def has_few_phases(strides: tuple[int, ...]) -> bool:
+    """Are there so few phases that each can have output channels of its own?"""
+    return math.prod(strides) <= MOST_PHASES
 
 
 def _pair(values: list[int]) -> Pair:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.tvm.prepare.contractions import contractions, is_long
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
@@ -180,7 +181,7 @@ def _resize(parts: _Parts) -> Graph | None:
         return None
     for axis in range(data_type.rank):
         shares = matrix(parts.node, parts.graph, axis)
-        if shares is None:
+        if shares is None or not len(shares):
             return None
         if not np.array_equal(shares, np.eye(shares.shape[1])):
             taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
@@ -203,6 +204,19 @@ def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares
     for other in others:
         first = parts.op("Add", first, other)
     return first
+
+
+def _einsum(parts: _Parts) -> Graph | None:
+    """An Einsum of many operands as a row of smaller ones."""
+    row = contractions(parts.node) if is_long(parts.node) else None
+    if row is None or any(map(is_half, parts.node.reads)):
+        return None
+    values = [value for i in range(len(parts.node.inputs)) if (value := parts.input(i)) is not None]
+    for step in row:
+        read = [values[position] for position in step.operands]
+        values = [value for position, value in enumerate(values) if position not in step.operands]
+        values.append(parts.op("Einsum", *read, equation=step.equation))
+    return parts.done(values[0])
 
 
 def _unreduced(parts: _Parts) -> Graph | None:
@@ -294,6 +308,7 @@ def _whole_shrink(parts: _Parts) -> Graph | None:
 
 
 _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
+    "Einsum": _einsum,
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
     "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,

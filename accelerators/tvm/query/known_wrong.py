@@ -12,6 +12,7 @@ import numpy as np
 
 from accelerators.interface.empties import has_no_elements, sums_nothing
 from accelerators.interface.provenance import FUSED
+from accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from graph.node import Node
 from graph.ops.fitting import shape_of
@@ -129,6 +130,8 @@ def wrong_size(node: Node) -> str | None:
     nothing = None if all(has_no_elements(value_type) for value_type in node.output_types) else sums_nothing(node)
     if nothing is not None:
         return nothing
+    if is_long(node):
+        return f"TVM walks all letters of {node.op} at once, which are more than {MOST_PRODUCTS:,} products here"
     if node.op not in ("Resize", "Upsample") or node.domain:
         return None
     given, result = (e.type if e is not None else None for e in (node.inputs[0], node[0]))

@@ -139,8 +139,10 @@ class _Emitter:
         """The arguments that are given under other shapes than the kernel was written for, as it was written."""
         for buffer, written in self.seen.items():
             shape = self._inside(buffer) if any(isinstance(size, Extent) for size in buffer.shape) else written
-            seen = self.script.decl_buffer(shape, buffer.element.name, data=self.known[buffer].data)
-            self.call_name(f"{buffer.name}_", seen)
+            data = self.known[buffer].data
+            seen = self.tirx.decl_buffer(shape, buffer.element.name, f"{buffer.name}_", data=data)
+            # The builder's own word for it opens a frame that the next one stands in, and some 300 frames are too deep.
+            self.script.add_to_parent(self.tirx.DeclBuffer(seen, data=data))
             self.known[buffer] = seen
 
     def _outside(self, size: Size) -> Any:
