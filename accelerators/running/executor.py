@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
-from accelerators.errors import InputError
+from accelerators.errors import InputError, RunError
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.side_by_side import Trial
@@ -53,13 +53,21 @@ class Workspace:
     """The buffers of one running call; kept for the next one."""
 
     def __init__(self, plan: RunPlan) -> None:
-        self.block = aligned_block(plan.block_size, ALIGNMENT) if plan.block_size else None
+        self.block = _block(plan.block_size) if plan.block_size else None
         self.buffers: list[list[Any] | None] = [None] * len(plan.steps)
         for b in plan.buffers:
             assert self.block is not None
             step = plan.steps[b.step]
             listed = self.buffers[b.step] = self.buffers[b.step] or [None] * len(step.makes)
             listed[b.output] = self.block[b.offset : b.offset + b.nbytes].view(b.dtype).reshape(b.shape)
+
+
+def _block(size: int) -> Any:
+    try:
+        return aligned_block(size, ALIGNMENT)
+    except (MemoryError, ValueError, OverflowError) as error:
+        cause = f"there is no memory for the values between its subgraphs, which take {size:,} bytes"
+        raise RunError(cause, remedy="Give it smaller inputs, or check the sizes that the model states") from error
 
 
 class Executor:

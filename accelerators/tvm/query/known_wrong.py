@@ -130,6 +130,9 @@ def wrong_size(node: Node) -> str | None:
     nothing = None if all(has_no_elements(value_type) for value_type in node.output_types) else sums_nothing(node)
     if nothing is not None:
         return nothing
+    padding = _wrong_padding(node)
+    if padding is not None:
+        return padding
     if is_long(node):
         return f"TVM walks all letters of {node.op} at once, which are more than {MOST_PRODUCTS:,} products here"
     if node.op not in ("Resize", "Upsample") or node.domain:
@@ -145,6 +148,31 @@ def wrong_size(node: Node) -> str | None:
     if node.attrs.get("mode", "nearest") == "nearest" and not all(_is_settled(node, n, m) for n, m in zip(old, new)):
         return "TVM chooses another nearest position where two are equally near"
     return None
+
+
+def _wrong_padding(node: Node) -> str | None:
+    """Why TVM's Pad would read elsewhere than ONNX's: outside of the data, or what negative padding cuts off."""
+    mode, given = node.attrs.get("mode", "constant"), node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if node.op != "Pad" or node.domain or mode not in ("reflect", "wrap"):
+        return None
+    pads, axes = _numbers(node, 1, "pads"), _numbers(node, 3, "axes")
+    if pads is None or not isinstance(given, TensorType) or not given.is_static or not given.shape:
+        return None
+    if mode == "wrap":
+        return "TVM's Pad wraps around what negative padding cuts off" if min(pads) < 0 < max(pads) else None
+    sizes = [int(given.shape[axis] or 0) for axis in (range(len(given.shape)) if axes is None else axes)]
+    for low, high, size in zip(pads[: len(sizes)], pads[len(sizes) :], sizes):
+        if max(low, high) > 0 and max(low, high) >= size + min(low, high, 0):
+            return "TVM's Pad reflects once, and reads outside of the data where a padding is not shorter than its dimension"
+    return None
+
+
+def _numbers(node: Node, position: int, attribute: str) -> list[int] | None:
+    """The whole numbers that a constant input, or below some opset an attribute, says."""
+    entry = node.inputs[position] if position < len(node.inputs) else None
+    if entry is None or entry.node.value is None:
+        return node.attrs.get(attribute)
+    return [int(value) for value in entry.node.value.reshape(-1)]
 
 
 def _scales(node: Node) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import partita as pt
 
@@ -58,3 +59,12 @@ def test_unknown_rank(beta, alpha):
     u = pt.variable("u", "float32")
     m = pt.compile(pt.Graph([pt.op("Softmax", pt.op("Relu", u, name="r"), name="s")]), "HETERO:alpha,beta")
     assert m(X)[0].shape == (6,) and m(X.reshape(2, 3))[0].shape == (2, 3)
+
+
+def test_values_that_no_memory_holds_are_one_error(beta):
+    """The values between two subgraphs are as large as their types say."""
+    x = pt.variable("x", "float32", (1,))
+    wide = pt.op("Expand", x, pt.constant(np.array([10**6, 10**6, 10**6])), name="wide")
+    m = pt.compile(pt.Graph([pt.op("Abs", wide, name="abs")]), "HETERO:reference,beta", pin={"abs": "beta"})
+    with pytest.raises(pt.RunError, match="there is no memory for the values between its subgraphs, which take 4,000,000,"):
+        m(np.ones(1, np.float32))

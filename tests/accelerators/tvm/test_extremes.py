@@ -89,3 +89,20 @@ def test_a_resize_to_nothing_is_an_answer() -> None:
 def test_a_tap_meets_the_image_where_some_result_puts_it_there() -> None:
     for first, stride, size, out in itertools.product(range(-9, 9), (1, 2, 5), (1, 3, 6), (0, 1, 2, 7)):
         assert _meets(first, stride, size, out) == any(0 <= first + o * stride < size for o in range(out))
+
+
+@pytest.mark.parametrize("dims", [(2, 3), ("N", "S")], ids=["fixed", "open"])
+@pytest.mark.parametrize(("mode", "pads"), [("reflect", [0, 3, 0, 0]), ("reflect", [1, -1, 0, 2]), ("wrap", [1, -1, 0, 2])])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_padding_never_reads_elsewhere_than_onnx(mode: str, pads: list[int], dims: tuple[int | str, ...]) -> None:
+    x = pt.variable("x", "float32", dims)
+    graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array(pads)), mode=mode, name="pad")], [x])
+    given = normal(2, 3)
+    wanted = pt.compile(graph, "reference")(given)[0]
+    np.testing.assert_array_equal(pt.compile(graph, "HETERO:cpu,reference")(given)[0], wanted)
+
+
+def test_padding_longer_than_its_dimension_is_refused() -> None:
+    x = pt.variable("x", "float32", (2, 3))
+    graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array([0, 3, 0, 0])), mode="reflect", name="pad")])
+    assert "reads outside of the data" in pt.query(graph, "HETERO:cpu,reference").why("pad")
