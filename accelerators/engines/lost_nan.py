@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from accelerators.interface.empties import may_reduce_nothing
 from accelerators.interface.keys import Key, one_of
+from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
 
@@ -24,11 +26,15 @@ Table = Mapping[str, Rule]
 """A rule for each op that may lose NaN; ops without one carry it."""
 
 
-def loses_nan(node: Node, table: Table, engine: str) -> str | None:
-    """Why a device whose NAN is "exact" does not take the node; None where NaN comes through."""
+def loses_nan(node: Node, graph: Graph, table: Table, engine: str) -> str | None:
+    """Why a device whose NAN is "exact" does not take the node of this graph; None where NaN comes through, and arises where
+    ONNX says that it does, as in a mean of nothing."""
     rule = None if node.domain else table.get(node.op or "")
-    if rule is None or not any(_is_float(entry.type) for entry in node.reads) or not rule(node):
+    if not any(_is_float(entry.type) for entry in node.reads):
         return None
+    if rule is None or not rule(node):
+        nothing = may_reduce_nothing(node, graph)
+        return None if nothing is None else f"{nothing} (NAN={EXACT})"
     return f"{engine} does not carry NaN through {node.op} as ONNX does (NAN={EXACT})"
 
 

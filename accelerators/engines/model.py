@@ -115,6 +115,7 @@ def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
     aside = Aside()
     model = Writing(plain, drop_control=True, aside=aside).model
     complete_outputs(plain, model)
+    _forget_symbols(model.graph)
     _embed_elsewhere(model, aside)
     weights = {t.name: aside.arrays[_offset(t)] for t in model.graph.initializer if t.data_location == _EXTERNAL}
     ops = tuple(node for node in inlined.nodes if node.is_op)
@@ -164,6 +165,18 @@ def _plainly_named(graph: Graph) -> Graph:
             renamed = node.evolve(name=name, output_names=(name,), metadata={}, affinity=None)
         rewriter.keep(node, renamed)
     return rewriter.finish(output_names=[f"y{i}" for i in range(len(graph.outputs))], metadata={}, name="body")
+
+
+def _forget_symbols(graph: Any) -> None:
+    """Take away the symbols of the values between, which a file may have claimed: onnxruntime lets values of one symbol share
+    memory, and fails where their sizes differ. What follows from the ops the engine infers itself."""
+    for item in graph.value_info:
+        for dim in item.type.tensor_type.shape.dim:
+            dim.ClearField("dim_param")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget_symbols(attribute.g)
 
 
 def _embed_elsewhere(model: Any, aside: Aside) -> None:

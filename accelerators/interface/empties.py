@@ -61,6 +61,29 @@ def may_be_empty(node: Node, graph: Graph) -> str | None:
     return f"{node.op} may be given no elements, since the sizes of {node.reads[0].name!r} depend on values"
 
 
+def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
+    """Why a reduction may be over nothing though no input of the graph is empty: a size that it goes over depends on values."""
+    if node.op not in REDUCING or node.domain or not node.reads:
+        return None
+    sizes = _sizes(node.reads[0].type)
+    if not sizes and isinstance(node.reads[0].type, TensorType) and node.reads[0].type.shape is not None:
+        return None
+    axes = _axes(node)
+    reduced = [sizes[axis] for axis in axes if -len(sizes) <= axis < len(sizes)] if sizes and axes else sizes
+    named = {size for entry in graph.inputs for size in _sizes(entry[0].type)}
+    if sizes and all(isinstance(size, int) or (size is not None and size in named) for size in reduced):
+        return None
+    return f"{node.op} may be over nothing, since the sizes of {node.reads[0].name!r} depend on values"
+
+
+def _axes(node: Node) -> list[int]:
+    """The axes that a constant or an attribute names; none where all are meant or nobody knows."""
+    if node.op in ("ArgMax", "ArgMin"):
+        return [int(node.attrs.get("axis", 0))]
+    given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
+    return [] if given is None else [int(axis) for axis in given]
+
+
 def _sizes(value_type: Type | None) -> Sequence[Any]:
     return (value_type.shape or ()) if isinstance(value_type, TensorType) else ()
 

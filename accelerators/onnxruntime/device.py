@@ -182,7 +182,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return self._hazard(node, graph) or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
 
     def _hazard(self, node: Node, graph: Graph) -> str | None:
-        lost = loses_nan(node, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None
+        lost = loses_nan(node, graph, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None
         return hazards.refused(node, graph) or lost
 
     def _attempt(self, alone: Graph) -> bool | str:

@@ -179,7 +179,7 @@ class OpenVinoAccelerator(Accelerator):
             hazards.refused(node, graph, given)
             or too_new(node, graph.opsets, NEWEST, "openvino's ONNX reader")
             or small.refused(node)
-            or (loses_nan(node, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None)
+            or (loses_nan(node, graph, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None)
         )
 
     def _attempt(self, alone: Graph) -> bool | str:

@@ -191,3 +191,28 @@ def test_a_body_that_loses_nan_is_refused(engine: str) -> None:
     placement = pt.query(pt.Graph([node]), f"HETERO:{engine},reference", config={engine: {"NAN": "exact"}})
     assert placement["n"] == "reference"
     assert "its body holds 'least0'" in str(placement.why("n"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax"])
+def test_what_may_be_over_nothing_is_refused(device: str, op: str) -> None:
+    """The rows that a condition keeps, of which there may be none, though no input is empty."""
+    pytest.importorskip(device)
+    x, keep = pt.variable("x", "float32", ("N", 4)), pt.variable("keep", "bool", ("N",))
+    kept = pt.op("Compress", x, keep, axis=0, name="kept")
+    graph = pt.Graph([pt.op(op, kept, pt.constant(np.array([0])), keepdims=0, name="reduced")], [x, keep])
+    placement = pt.query(graph, f"HETERO:{device},reference", config={device: {"NAN": "exact"}})
+    assert placement["reduced"] == "reference"
+    given = finite(3, 4), np.zeros(3, bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = pt.compile(graph, f"HETERO:{device},reference", config={device: {"NAN": "exact"}})(*given)[0]
+        np.testing.assert_array_equal(result, interpret(graph, given)[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_mean_over_a_dynamic_size_of_an_input_is_taken(device: str) -> None:
+    pytest.importorskip(device)
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    graph = pt.Graph([pt.op("ReduceMean", x, pt.constant(np.array([1])), name="mean")])
+    assert pt.query(graph, f"HETERO:{device},reference", config={device: {"NAN": "exact"}})["mean"] == device

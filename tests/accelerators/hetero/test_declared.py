@@ -182,3 +182,21 @@ def test_a_body_that_a_property_of_a_devices_own_has_changed():
     error = re.escape("the value 'a' is declared float32[2, 4000], and float32[2, 3] follows")
     with device("liar", subgraph_property=lambda self: Lying(self)), pytest.raises(CompileError, match=error):
         pt.compile(net, "liar")
+
+
+@pytest.mark.filterwarnings("ignore:.*runs otherwise:UserWarning")
+@pytest.mark.parametrize("device", ["cpu", "onnxruntime", "openvino"])
+def test_a_symbol_that_lies_between_does_no_harm(device: str) -> None:
+    """A file says of rows that a condition keeps that they are as many as the input's. onnxruntime, where it is told so, gives
+    values of both sizes the same memory, and fails."""
+    pytest.importorskip("tvm" if device == "cpu" else device)
+    model = onnx.parser.parse_model(f"""{HEAD}
+    g (float[N, 4] x, bool[N] keep) => (float y, float[N, 4] z) <float[N, 4] a, float[N, 4] b> {{
+      kept = Compress <axis = 0> (x, keep)  a = Softmax (kept)  b = Sin (a)  y = ReduceSum <keepdims = 0> (b)
+      sum = Add (x, y)  c = Softmax (sum)  d = Cos (c)  z = Softmax (d)
+    }}""")
+    given = np.random.default_rng(3).standard_normal((64, 4)).astype(np.float32), np.arange(64) < 2
+    wanted = pt.compile(pt.load(model), "reference")(*given)
+    results = pt.compile(pt.load(model), f"HETERO:{device},reference")(*given)
+    for result, right in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(result, right, rtol=1e-5)
