@@ -34,7 +34,7 @@ from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
 from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
-from accelerators.tvm.kernels.moves.enlarging import interleave, resize
+from accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
 from accelerators.tvm.kernels.moves.gather import gather
 from accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
@@ -138,6 +138,7 @@ CATALOGUE = (
     _entry(shuffle, "Shuffle", DOMAIN),
     _entry(interleave, "Interleave", DOMAIN),
     _entry(resize, "Resize", DOMAIN),
+    _entry(enlarge, "Enlarge", DOMAIN),
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),

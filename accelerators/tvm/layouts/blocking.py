@@ -28,7 +28,8 @@ from accelerators.tvm.layouts.blocked_forms import Forms
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import Phases, has_few_phases
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.resizing import mixtures
+from accelerators.tvm.prepare.resizing import mixtures, whole_factors
+from accelerators.tvm.sizes.extent import Extent, is_less
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
@@ -163,6 +164,8 @@ class _Blocking:
         if source not in self.values or any(entry is not None and entry.node.value is None for entry in node.inputs[1:]):
             return None
         image = self.values[source].shape
+        if any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
+            return self._enlarged(node, source, shape)
         axes = mixtures(node, self.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
         if axes is None:
             return None
@@ -172,6 +175,16 @@ class _Blocking:
         more = {"image": list(image[2:]), "result": list(shape[2:]), "nearest": int(nearest)}
         inputs = (self.forms.need_blocked(source, node).entry, *rest)
         return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Resize")
+
+    def _enlarged(self, node: Node, source: NodeEntry, shape: tuple[int, ...]) -> Node | None:
+        """A resize of an image of any size: each pixel becomes as many as are known."""
+        image = self.values[source].shape
+        times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+        if times is None:
+            return None
+        more = {"image": list(image[2:]), "result": list(shape[2:]), "times": list(times)}
+        inputs = (self.forms.need_blocked(source, node).entry,)
+        return on_blocks(node, inputs, shape, self.lanes, **more).evolve(op="Enlarge")
 
     def _window(
         self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], op: str = ""
@@ -186,7 +199,7 @@ class _Blocking:
         if window is None or node.inputs[0] not in self.values:
             return None
         last = [(o - 1) * s - b for o, s, b in zip(window.out, window.strides, window.before)]
-        if any(start >= size for start, size in zip(last, window.sizes)):
+        if not all(is_less(start, size) for start, size in zip(last, window.sizes)):
             return None
         if node.attrs.get("count_include_pad", 0) and not self._within_padding(node, window, last):
             return None
@@ -196,7 +209,7 @@ class _Blocking:
         """Does no window reach beyond the padding? Positions beyond it count in no mean."""
         after = (node.attrs.get("pads") or (0,) * 4)[2:]
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
-        return explicit and all(a + s <= n + p for a, s, n, p in zip(last, window.span, window.sizes, after))
+        return explicit and all(is_less(a + s, n + p + 1) for a, s, n, p in zip(last, window.span, window.sizes, after))
 
     def _global(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         if node.inputs[0] not in self.values:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.sizes.extent import Extent
 from graph.build import constant
 from graph.graph import Graph
 from graph.node import Node, frozen_attrs
@@ -37,6 +38,8 @@ def _smaller(node: Node) -> tuple[np.ndarray, dict[str, object]] | None:
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     weights = None if node.inputs[1] is None else node.inputs[1].node.value
     if image is None or result is None or weights is None or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    if any(isinstance(size, Extent) for size in (*image[2:], *result[2:])):
         return None
     count = len(image) - 2
     strides, dilations = (list(node.attrs.get(name) or [1] * count) for name in ("strides", "dilations"))

@@ -89,7 +89,8 @@ class SizedSubgraph(AnySize):
                 return None
             for expected, size in zip(stated, shape, strict=True):
                 if isinstance(expected, Extent):
-                    if sizes.setdefault(str(expected), size) != size:
+                    ((monomial, grain),) = expected.terms.items()
+                    if size % grain or sizes.setdefault(monomial[0], size // grain) * grain != size:
                         return None
                 elif expected != size:
                     return None
@@ -105,4 +106,5 @@ class SizedSubgraph(AnySize):
                 continue
             given = [None if e is None else e.node.value if e.node.value is not None else values[e] for e in node.inputs]
             values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
-        return tuple([np.asarray(values[entry], order="C") for entry in sized.lent])
+        measures = [np.empty(sizes[name], np.uint8) for name in sized.grained]
+        return (*[np.asarray(values[entry], order="C") for entry in sized.lent], *measures)

@@ -17,6 +17,17 @@ Terms = Mapping[Monomial, int]
 """The coefficient of each monomial; none is zero."""
 
 
+class Indivisible(CompileError):
+    """A size was to be divided, and is a multiple of the divisor for some values of its symbols only."""
+
+    def __init__(self, extent: Extent, divisor: int, cause: str) -> None:
+        super().__init__(cause)
+        self.extent = extent
+        """The size."""
+        self.divisor = divisor
+        """The number that it was to be divided by."""
+
+
 class Extent(str):
     """A size that is not known yet. Adding, subtracting and multiplying make others, or plain numbers where all symbols go."""
 
@@ -74,9 +85,11 @@ class Extent(str):
 
     def __floordiv__(self, other: object) -> Extent | int:
         terms = _terms(other)
-        quotient = None if terms is None else self.divided(terms)
         if terms is None:
             return NotImplemented
+        quotient = self.divided(terms)
+        if quotient is None and isinstance(other, int) and other > 0:
+            quotient = (self - self % other) // other
         if quotient is None:
             raise self._asked(f"{self} // {other}")
         return quotient
@@ -96,7 +109,8 @@ class Extent(str):
             return 0
         if not isinstance(other, (int, Extent)):
             return NotImplemented
-        raise self._asked(f"{self} % {other}")
+        error = self._asked(f"{self} % {other}")
+        raise Indivisible(self, other, error.cause) if isinstance(other, int) else error
 
     def __rmod__(self, other: object) -> int:
         raise self._asked(f"{other} % {self}")
@@ -176,6 +190,11 @@ def known_least(size: Size) -> int:
     if isinstance(size, int):
         return size
     return LEAST if size.least is None else size.least
+
+
+def is_less(a: Size, b: Size) -> bool:
+    """Is the one size known to be less than the other, whatever the symbols are?"""
+    return known_least(b - a) > 0
 
 
 def value_of(size: Size, sizes: Mapping[str, int]) -> int:

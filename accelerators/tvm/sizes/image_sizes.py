@@ -1,4 +1,4 @@
-"""The sizes of what ops on images make: any number of images, of a height and width that are known."""
+"""The sizes of what ops on images make: any number of images, and of what heights and widths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size
+from accelerators.tvm.sizes.extent import Extent, Size, is_less
 from graph.node import Node
 from graph.numerics.windows import extent, window
 
@@ -19,17 +19,39 @@ Sizes = tuple[Size, ...]
 def _known(sizes: Sequence[Size], node: Node) -> list[int]:
     """Sizes that are numbers."""
     if any(isinstance(size, Extent) for size in sizes):
-        raise CompileError(f"{node.op} of images of {' x '.join(map(str, sizes))}: only their number may be any")
+        raise CompileError(f"{node.op} of {' x '.join(map(str, sizes))}: all of these have to be known")
     return [size for size in sizes if isinstance(size, int)]
 
 
 def _slid(reading: Reading, node: Node, taps: Sequence[int]) -> Sizes:
     """The height and width, or more dimensions, of what a window makes of the first input."""
-    attributes = node.attrs
-    given = _known(reading.sizes(node.inputs[0])[2:], node)
+    attributes, data = node.attrs, reading.sizes(node.inputs[0])[2:]
     strides, dilations, pads = (attributes.get(name) for name in ("strides", "dilations", "pads"))
     automatic, rounds_up = attributes.get("auto_pad", "NOTSET"), attributes.get("ceil_mode", 0)
-    return window(given, taps, strides, dilations, pads, automatic, rounds_up).outputs
+    if not any(isinstance(size, Extent) for size in data):
+        return window(_known(data, node), taps, strides, dilations, pads, automatic, rounds_up).outputs
+    count = len(data)
+    steps, gaps = list(strides or [1] * count), list(dilations or [1] * count)
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        return tuple([(size + step - 1) // step for size, step in zip(data, steps, strict=True)])
+    around = list(pads or [0] * (2 * count)) if automatic == "NOTSET" else [0] * (2 * count)
+    rooms = [size + around[d] + around[count + d] - extent(taps[d], gaps[d]) for d, size in enumerate(data)]
+    for room in rooms:
+        if isinstance(room, Extent):
+            reading.assume(room)
+    if not rounds_up or automatic != "NOTSET":
+        return tuple([room // step + 1 for room, step in zip(rooms, steps, strict=True)])
+    return tuple([_rounded_up(rooms[d], steps[d], size + around[d], node) for d, size in enumerate(data)])
+
+
+def _rounded_up(room: Size, step: int, end: Size, node: Node) -> Size:
+    """How many windows there are where the last may reach behind the image; it begins before `end`."""
+    count = (room + step - 1) // step + 1
+    if is_less((count - 1) * step, end):
+        return count
+    if is_less(end - 1, (count - 1) * step):
+        return count - 1
+    raise CompileError(f"{node.op} with ceil_mode: whether its last window begins inside depends on the size")
 
 
 def _convolution(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -51,9 +73,12 @@ def _transposed(reading: Reading, node: Node) -> Sequence[Sizes]:
     )
     pads = list(attributes.get("pads") or [0] * (2 * count))
     sides = [
-        (size - 1) * strides[d] + extent(weight[2 + d], dilations[d]) + more[d] - pads[d] - pads[count + d]
-        for d, size in enumerate(_known(data[2:], node))
+        (size - 1) * strides[d] + (extent(weight[2 + d], dilations[d]) + more[d] - pads[d] - pads[count + d])
+        for d, size in enumerate(data[2:])
     ]
+    for side in sides:
+        if isinstance(side, Extent):
+            reading.assume(side - 1)
     return ((data[0], weight[1] * attributes.get("group", 1), *sides),)
 
 
@@ -81,10 +106,10 @@ def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
     if factors is None or factors.size != len(data):
         raise CompileError("Resize by factors that are not constant has no rule for any size")
     listed = factors.tolist()
-    kept = [size for size, factor in zip(data, listed, strict=True) if factor == 1]
-    if len(kept) < 2 or any(isinstance(size, Extent) and factor != 1 for size, factor in zip(data, listed, strict=True)):
+    if listed.count(1) < 2 or any(isinstance(size, Extent) and factor % 1 for size, factor in zip(data, listed, strict=True)):
         raise CompileError(f"Resize of {list(data)} by {listed}")
-    return (tuple([size if factor == 1 else int(size * factor) for size, factor in zip(data, listed, strict=True)]),)
+    pairs = zip(data, listed, strict=True)
+    return (tuple([size * int(factor) if isinstance(size, Extent) else int(size * factor) for size, factor in pairs]),)
 
 
 def _depth_to_space(reading: Reading, node: Node) -> Sequence[Sizes]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size, has_extents, symbol
+from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, symbol
+from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols
 from accelerators.tvm.sizes.reading import Reading
 from graph.build import variable
 from graph.graph import Graph
@@ -49,6 +50,9 @@ class Sized:
     """What has to be no less than zero."""
     counts: tuple[Extent, ...]
     """How many numbers the values have."""
+    grained: tuple[str, ...]
+    """The symbols that count several pixels each. For every one of them the graph has a last input of so many bytes, which
+    nothing reads: the compiled kernels take the symbol from its size."""
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -58,9 +62,25 @@ class Sized:
 
 
 def sized(graph: Graph) -> Sized:
-    """The graph for any size; CompileError where it has no such form. Linear."""
-    names: dict[object, Extent] = {}
-    inputs = _inputs(graph, names)
+    """The graph for any size; CompileError where it has no such form. Linear: sizes of images that have to be multiples of more
+    than was assumed are worked out again, a few times at most."""
+    grains: Grains = {}
+    while True:
+        names: dict[object, Extent] = {}
+        try:
+            return _sized(graph, grains, names)
+        except Indivisible as error:
+            images = image_symbols(graph)
+            ours = frozenset(extent.symbols[0] for name, extent in names.items() if name in images)
+            wanted = coarser(grains, error, ours)
+            if wanted is None:
+                raise
+            grains = wanted
+
+
+def _sized(graph: Graph, grains: Grains, names: dict[object, Extent]) -> Sized:
+    """The graph for sizes that are multiples of these grains; what each of the graph's symbols stands for is noted in `names`."""
+    inputs = _inputs(graph, names, grains)
     reading = Reading()
     for node in graph.nodes:
         if node.is_variable:
@@ -68,7 +88,7 @@ def sized(graph: Graph) -> Sized:
         else:
             reading.read(node)
             _hold_to_types(node, reading, names)
-    return _Rewriting(graph, reading).run(tuple(inputs))
+    return _Rewriting(graph, reading).run(tuple(inputs), tuple(grains))
 
 
 def is_for_any_size(graph: Graph) -> bool:
@@ -88,7 +108,7 @@ def _hold_to_types(node: Node, reading: Reading, names: Mapping[object, Extent])
             raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(worked_out)}")
 
 
-def _inputs(graph: Graph, names: dict[object, Extent]) -> list[tuple[Size, ...]]:
+def _inputs(graph: Graph, names: dict[object, Extent], grains: Grains) -> list[tuple[Size, ...]]:
     """The sizes of the inputs; a symbol gets the same short name in every graph, a size without a name one of its own. The
     names are noted."""
     inputs = []
@@ -102,7 +122,7 @@ def _inputs(graph: Graph, names: dict[object, Extent]) -> list[tuple[Size, ...]]
                 sizes.append(size)
             else:
                 key = (node.name, d) if size is None else size
-                sizes.append(names.setdefault(key, symbol(f"s{len(names)}")))
+                sizes.append(names.setdefault(key, grained(f"s{len(names)}", grains)))
         inputs.append(tuple(sizes))
     return inputs
 
@@ -117,7 +137,7 @@ class _Rewriting:
         """The input that stands for each value of the host."""
         self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
-    def run(self, inputs: tuple[tuple[Size, ...], ...]) -> Sized:
+    def run(self, inputs: tuple[tuple[Size, ...], ...], grained: tuple[str, ...]) -> Sized:
         """The graph rewritten."""
         reading = self.reading
         for entry in self.graph.outputs:
@@ -127,13 +147,14 @@ class _Rewriting:
         for node in self.graph.nodes:
             self._visit(node, rewriter)
         given = [rewriter.value(node[0]).node for node in self.graph.inputs]
-        whole = rewriter.finish(inputs=[*given, *self.lent.values()], nodes=())
+        measures = [variable(self._name(f"{name}_grains"), type=TensorType("uint8", (symbol(name),))) for name in grained]
+        whole = rewriter.finish(inputs=[*given, *self.lent.values(), *measures], nodes=())
         lent = tuple(self.lent)
         needed = _needed(self.graph, reading, lent)
         known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
         counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
         extents = tuple([count for count in counts if isinstance(count, Extent)])
-        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, tuple(reading.conditions), extents)
+        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, tuple(reading.conditions), extents, grained)
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:
@@ -167,10 +188,14 @@ class _Rewriting:
         if entry not in self.lent:
             if len(self.lent) == MOST_INPUTS:
                 raise CompileError(f"more than {MOST_INPUTS} values depend on sizes alone")
-            name = unique(f"{entry.name}_of_sizes", self.names)
-            self.names.add(name)
-            self.lent[entry] = variable(name, type=self.reading.type_of(entry))
+            self.lent[entry] = variable(self._name(f"{entry.name}_of_sizes"), type=self.reading.type_of(entry))
         return self.lent[entry][0]
+
+    def _name(self, wanted: str) -> str:
+        """The name, made unique."""
+        name = unique(wanted, self.names)
+        self.names.add(name)
+        return name
 
 
 _SAYING_SIZES = frozenset("Slice Tile Pad Resize TopK OneHot Clip ReduceSum ReduceMean ReduceMax ReduceMin".split())

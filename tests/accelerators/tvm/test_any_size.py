@@ -22,8 +22,10 @@ from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.machine.machine import host_machine
 from accelerators.tvm.machine.work import STEPS
 from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from accelerators.tvm.sizes.sizing import sized
 from accelerators.tvm.sizes.views import SizedView
 from benchmarks.models.any_size import Sizes, vit
+from tests.fuzz.guard.pages import guarded_copy
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
 EDGES = (1, 2, 3, 5, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 48, 57)
@@ -82,6 +84,8 @@ def test_extents_are_polynomials(one: Any, other: Any, a: int, b: int) -> None:
         if is_multiple(first, divisor):
             assert value_of(first, sizes) % divisor == 0
             assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor
+        if is_multiple(first - value_of(first, {"a": 0, "b": 0}), divisor):
+            assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor, "rounded down, as numbers are"
 
 
 @pytest.mark.parametrize("asked", [
@@ -259,8 +263,8 @@ def test_slices_at_any_size() -> None:
 class Layers:
     """Layers on any number of images of 12 channels."""
 
-    def __init__(self) -> None:
-        self.image = pt.variable("image", "float32", ("N", 3, 19, 18))
+    def __init__(self, height: int | str = 19, width: int | str = 18) -> None:
+        self.image = pt.variable("image", "float32", ("N", 3, height, width))
         self.first = self.conv(self.image, 3, 12, strides=[2, 2], pads=[1] * 4)
 
     def conv(self, x: pt.Node, ins: int = 12, outs: int = 12, side: int = 3, **attrs: Any) -> pt.Node:
@@ -298,6 +302,112 @@ def test_any_number_of_images() -> None:
     net = Layers()
     graph = pt.Graph([build(net, net.first) for build in LAYERS.values()], [net.image])
     check(graph, [{"image": numbers(n, 3, 19, 18)} for n in (1, 2, 3, 5, 8, 17)], 1e-4)
+
+
+SIDES: dict[str, Callable[[Layers, pt.Node], pt.Node]] = {
+    **{name: LAYERS[name] for name in "residual depthwise groups mean joined transposed squeezed classified".split()},
+    "largest": lambda net, x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+    "rounded up": lambda net, x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "mean with padding": lambda net, x: pt.op("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
+    "sampled": lambda net, x: net.conv(x, side=1, strides=[2, 2]),
+    "apart": lambda net, x: net.conv(x, pads=[2] * 4, dilations=[2, 2]),
+    "same": lambda net, x: net.conv(x, strides=[2, 2], auto_pad="SAME_UPPER"),
+    "mixed": lambda net, x: pt.op("Resize", x, None, pt.constant(np.array([1, 1, 2, 3], np.float32)), mode="linear"),
+    "mixed from the corner": lambda net, x: pt.op(
+        "Resize", x, None, pt.constant(np.array([1, 1, 3, 2], np.float32)), mode="linear",
+        coordinate_transformation_mode="asymmetric",
+    ),
+    "repeated": lambda net, x: pt.op(
+        "Resize", x, None, pt.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+    ),
+}
+"""Every kind of layer that has a form for images of any height and width."""
+
+
+def sides(kept: list[Any] = []) -> Any:  # noqa: B006  # compiled once for all examples
+    """All these layers as one model, and the reference."""
+    if not kept:
+        net = Layers("H", "W")
+        graph = pt.Graph([build(net, net.first) for build in SIDES.values()], [net.image])
+        kept += [pt.compile(graph, "cpu"), pt.compile(graph, "reference")]
+    return kept
+
+
+def check_sides(n: int, height: int, width: int) -> None:
+    model, reference = sides()
+    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+    image = numbers(n, 3, height, width)
+    for name, a, b in zip(SIDES, model(image), reference(image), strict=True):
+        assert a.shape == b.shape, name
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()), err_msg=name)
+
+
+@pytest.mark.parametrize(("n", "height", "width"), [(1, 12, 12), (2, 12, 16), (3, 16, 12), (1, 20, 68), (1, 60, 136)])
+def test_images_of_any_height_and_width(n: int, height: int, width: int) -> None:
+    """From as few pixels as the windows see, over fewer than a tile has, to several bands of rows."""
+    check_sides(n, height, width)
+    assert specialized(sides()[0]).sizes == (), "no size was compiled by itself"
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_images_and_texts_of_any_size_on_so_many_threads(threads: int) -> None:
+    """Kernels that set memory aside for a task are written otherwise for one thread."""
+    net = Layers("H", "W")
+    graph = pt.Graph([net.conv(net.first, pads=[1] * 4), SIDES["largest"](net, net.first)], [net.image])
+    for g, feed in ((graph, {"image": numbers(2, 3, 28, 20)}), (attention(mask=False), {"x": numbers(2, 21, 32)})):
+        model, reference = pt.compile(g, "cpu", config={"NUM_THREADS": threads}), pt.compile(g, "reference")
+        assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+        for a, b in zip(model(feed), reference(feed), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(1, 3), st.integers(3, 24), st.integers(3, 24))
+def test_images_of_any_height_and_width_by_chance(n: int, height: int, width: int) -> None:
+    check_sides(n, 4 * height, 4 * width)
+
+
+def test_images_stay_inside_of_their_memory() -> None:
+    """The arrays of a call stand at either end of pages that cannot be read or written beside them."""
+    model = sides()[0]
+    for height, width in ((12, 12), (28, 44)):
+        image = numbers(1, 3, height, width)
+        wanted = model(image)
+        for at_end in (True, False):
+            outputs = [guarded_copy(np.zeros_like(array), at_end) for array in wanted]
+            results = model(guarded_copy(image, at_end), out=outputs)
+            for a, b in zip(results, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_sizes_between_the_grains_are_compiled_alone() -> None:
+    """Images that are halved twice count their rows by four; others are right too, compiled for their size."""
+    net = Layers("H", "W")
+    pooled = pt.op("MaxPool", net.first, kernel_shape=[2, 2], strides=[2, 2])
+    graph = pt.Graph([pooled], [net.image])
+    sizes = sized(pt.accelerator("cpu").transform(graph))
+    assert sizes.inputs == (("s0", 3, "4*s1", "4*s2"),) and sizes.grained == ("s1", "s2")
+    model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
+    for shape, alone in (((2, 3, 8, 12), 0), ((1, 3, 9, 12), 1), ((1, 3, 4, 4), 1)):
+        image = numbers(*shape)
+        np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
+        assert len(specialized(model).sizes) == alone
+
+
+def test_a_vision_transformer_of_any_image() -> None:
+    """Patches of images of any size, whose positions are interpolated from those that were learned."""
+    image, width = pt.variable("image", "float32", ("N", 3, "H", "W")), 16
+    patches = pt.op("Conv", image, pt.constant(numbers(width, 3, 8, 8) / 8), strides=[8, 8])
+    wanted = pt.op("Concat", pt.constant(np.array([1, width])), pt.op("Shape", patches, start=2, end=4), axis=0)
+    places = pt.op("Resize", pt.constant(numbers(1, width, 4, 4)), None, None, wanted, mode="cubic")
+    rows = pt.constant(np.array([0, width, -1]))
+    flat = [pt.op("Transpose", pt.op("Reshape", x, rows), perm=[0, 2, 1]) for x in (patches, places)]
+    tokens = pt.op("Add", *flat)
+    scores = pt.op("MatMul", tokens, pt.op("Transpose", tokens, perm=[0, 2, 1]))
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), tokens)
+    graph = pt.Graph([pt.op("Gelu", pt.op("MatMul", mixed, pt.constant(numbers(width, 20))))], [image])
+    check(graph, [{"image": numbers(*shape)} for shape in ((1, 3, 32, 32), (2, 3, 8, 40), (1, 3, 56, 24))], 1e-4)
 
 
 @pytest.mark.parametrize("sides", [(40,), (7, 6, 9)])
@@ -376,9 +486,9 @@ def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
 
 def test_what_has_no_rule_is_compiled_for_each_size() -> None:
     x = pt.variable("x", "float32", ("N", 3, "H", 8))
-    graph = pt.Graph([pt.op("Conv", x, pt.constant(numbers(4, 3, 3, 3)))])
+    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.array([1, 1, 1.5, 1.5], np.float32)))])
     model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
-    note = "compiled for each size: Conv of images of s1 x 8: only their number may be any"
+    note = "compiled for each size: Resize of ['s0', 3, 's1', 8] by [1.0, 1.0, 1.5, 1.5]"
     assert note in " ".join(model.report.notes)
     for n in (1, 2):
         image = numbers(n, 3, 8, 8)

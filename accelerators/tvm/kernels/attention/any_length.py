@@ -18,7 +18,7 @@ from accelerators.tvm.kernels.shared.heads import Head, Heads
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
-from accelerators.tvm.kernels.shared.tile import pieces
+from accelerators.tvm.kernels.shared.tile import kept, pieces
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import known_least
 
@@ -90,8 +90,9 @@ class AnyLength:
         kernel, first, second = self.heads.kernel, self.first, self.second
         rows, step = as_index(self.rows), max(first.rows, second.rows)
         most = maximum(minimum(BLOCK // maximum(as_index(self.keys), 1) // step * step, HIGHEST // step * step), step)
-        height = kernel.name_value("height", minimum(most, (rows + (step - 1)) // step * step))
-        blocks = kernel.name_value("blocks", (rows + height - 1) // height)
+        tallest = minimum(most, (rows + (step - 1)) // step * step)
+        height = kept(kernel, "height", tallest)
+        blocks = kept(kernel, "blocks", (rows + height - 1) // height)
         panels, across = pieces(self.keys, first.width), second.across(self.columns)
         # A task is a head where there are enough of them: then its keys are laid out once for all its blocks.
         many = self.machine.threads_for(self.heads.count) > 1
@@ -100,9 +101,9 @@ class AnyLength:
             memory = _Memory(
                 kernel.memory("keys", float32, (as_index(panels) * (self.depth * first.width),)),
                 kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),)),
-                kernel.memory("queries", float32, (height, self.depth)),
-                kernel.memory("scores", float32, (height, as_index(self.keys))),
-                kernel.memory("inverse", float32, (height,)),
+                kernel.memory("queries", float32, (tallest, self.depth)),
+                kernel.memory("scores", float32, (tallest, as_index(self.keys))),
+                kernel.memory("inverse", float32, (tallest,)),
             )
             with kernel.loop(panels, "j") as j:
                 view, column = self.heads.read(self.match.key), first.column(j, self.keys)
@@ -112,7 +113,7 @@ class AnyLength:
                 at = j * (as_index(self.keys) * second.width)
                 self.heads.pack(memory.values, at, view, head, second, self.keys, column)
             with kernel.loop(blocks, "block") as block:
-                top = kernel.name_value("top", maximum(minimum(block * height, rows - height), 0))
+                top = kept(kernel, "top", maximum(minimum(block * height, rows - height), 0))
                 self._queries(memory, head, top, height)
                 self._scores(memory, head, top, height)
                 self._softmax(memory, height)
@@ -125,7 +126,7 @@ class AnyLength:
     def _queries(self, memory: _Memory, head: Head, top: Value, height: Value) -> None:
         kernel, view = self.heads.kernel, self.heads.read(self.match.query)
         with kernel.loop(height, "r") as r:
-            row = kernel.name_value("row", self._row(top + r))
+            row = kept(kernel, "row", self._row(top + r))
             with kernel.loop(self.depth, "k") as k:
                 memory.queries[r, k] = view.number(head, row, k)
 
@@ -136,10 +137,10 @@ class AnyLength:
         factor = match.query.factor * match.key.factor
         score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
         with kernel.loop(pieces(self.keys, tile.width), "j") as j:
-            column = kernel.name_value("column", as_index(tile.column(j, self.keys)))
+            column = kept(kernel, "column", as_index(tile.column(j, self.keys)))
             panel = Panel(memory.keys, j * (self.depth * tile.width), tile.width)
             with kernel.loop(self._tiles_down(tile, height), "i") as i:
-                row = kernel.name_value("row", minimum(i * tile.rows, height - tile.rows))
+                row = kept(kernel, "row", minimum(i * tile.rows, height - tile.rows))
                 acc = tile.product(kernel, self.depth, lambda r, k: memory.queries[row + r, k], panel)
 
                 def store(total: Value, r: Value, c: Value) -> None:
@@ -190,10 +191,10 @@ class AnyLength:
         kernel, tile = self.heads.kernel, self.second
         result = self.heads.written(self.match.result, self.match.after)
         with kernel.loop(tile.across(self.columns), "j") as j:
-            column = kernel.name_value("column", as_index(tile.column(j, self.columns)))
+            column = kept(kernel, "column", as_index(tile.column(j, self.columns)))
             panel = Panel(memory.values, j * (as_index(self.keys) * tile.width), tile.width)
             with kernel.loop(self._tiles_down(tile, height), "i") as i:
-                row = kernel.name_value("row", minimum(i * tile.rows, height - tile.rows))
+                row = kept(kernel, "row", minimum(i * tile.rows, height - tile.rows))
                 acc = tile.product(kernel, self.keys, lambda r, k: memory.scores[row + r, k], panel)
 
                 def store(total: Value, r: Value, c: Value) -> None:

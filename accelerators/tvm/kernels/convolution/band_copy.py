@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32
+from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32, minimum
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
+from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.kernels.shared.window import Pair, Window
+from accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)
@@ -15,7 +18,7 @@ class BandCopy:
 
     window: Window
     """The window of the convolution."""
-    rows: int
+    rows: Operand
     """Rows of the result in the band."""
     blocks: int
     """Blocks in the copy, or channels of a plain image."""
@@ -29,12 +32,12 @@ class BandCopy:
     """The element type to which numbers are rounded, however the copy holds them."""
 
     @property
-    def numbers(self) -> int:
+    def numbers(self) -> Operand:
         """Numbers of the copy."""
-        return self.blocks * self.down * self.wide * self.lanes
+        return self.down * self.wide * (self.blocks * self.lanes)
 
     @property
-    def down(self) -> int:
+    def down(self) -> Operand:
         """Rows of the copy."""
         return (self.rows - 1) * self.strides[0] + self.window.span[0]
 
@@ -56,10 +59,9 @@ class BandCopy:
             into[position] = stored_bits(rounded(number, self.stored_as), into.element)
 
         every = window.strides if window.is_sampled else (1, 1)
-        left = min(window.before[1], self.wide)
-        inside = max(min(-(-window.sizes[1] // every[1]), self.wide - left), 0)
+        left, inside = self._columns(every[1])
         with kernel.loop(self.blocks, "c") as c, kernel.loop(self.down, "r") as r:
-            row = kernel.name_value("row", top * window.strides[0] + r * every[0] - window.before[0])
+            row = kept(kernel, "row", top * window.strides[0] + r * every[0] - window.before[0], window.is_any)
             with kernel.when((row >= 0) & (row < window.sizes[0])):
                 self._zeros(kernel, into, c, r, 0, left)
                 with kernel.loop(inside, "e") as e:
@@ -74,9 +76,18 @@ class BandCopy:
             with kernel.otherwise():
                 self._zeros(kernel, into, c, r, 0, self.wide)
 
+    def _columns(self, every: int) -> tuple[Operand, Operand]:
+        """How many columns of zeros stand before those of the image, and how many of the image there are."""
+        before, own = self.window.before[1], self.window.sizes[1]
+        if not isinstance(own, Extent):
+            left = min(before, self.wide)
+            return left, max(min(-(-own // every), self.wide - left), 0)
+        left_of_all = smaller(before, self.wide)
+        return left_of_all, minimum((as_index(own) + (every - 1)) // every, as_index(self.wide) - left_of_all)
+
     def _position(self, c: Value, r: Value, column: Operand) -> Value:
         return ((c * self.down + r) * self.wide + column) * self.lanes
 
-    def _zeros(self, kernel: Kernel, into: Buffer, c: Value, r: Value, start: int, count: int) -> None:
+    def _zeros(self, kernel: Kernel, into: Buffer, c: Value, r: Value, start: Operand, count: Operand) -> None:
         with kernel.loop(count * self.lanes, "z") as z:
             into[self._position(c, r, start) + z] = 0.0

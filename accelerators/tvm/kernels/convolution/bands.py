@@ -11,10 +11,12 @@ import math
 import attrs
 
 from accelerators.tvm.kernels.convolution.channels import reaches
+from accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS
+from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
 from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
-from accelerators.tvm.kernels.shared.window import Convolved, Window
+from accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent
@@ -27,6 +29,9 @@ KEPT = 160 * 1024
 
 ADDRESSES = 8
 """Pixels of a tile that are no neighbours: each keeps its address in a register of its own."""
+
+MANY = 840
+"""So many rows and columns are a multiple of most tiles': what takes fewest cycles for them takes fewest for large images."""
 
 AHEAD = 8
 """The most pixels of a tile that stand one after another in memory, and that several vectors meet. LLVM knows where all of them
@@ -62,13 +67,13 @@ class Bands:
     """Pixels of a register tile."""
     vectors: int
     """Vectors of output channels of a register tile."""
-    rows: int
+    rows: Operand
     """Rows of a band."""
-    tiles: int
+    tiles: Operand
     """Tiles of a band."""
-    down: int
+    down: Operand
     """How many bands there are."""
-    across: int
+    across: Operand
     """Into how many ranges the panels are cut."""
     chunk: int
     """Input channels that are walked in one go; 0: all."""
@@ -80,11 +85,12 @@ class Bands:
 
 def cut_bands(shape: Shape, machine: Machine) -> Bands:
     """The cut that should take the fewest cycles."""
+    if shape.window.is_any:
+        return _in_part(shape, machine)
     lanes, window = machine.lanes, shape.window
     blocks = math.ceil(shape.outs / lanes)
     pixels, vectors = _tile(shape, machine)
-    read = reaches(shape.channels, shape.outs, shape.groups, vectors * lanes)
-    reach = sum(read) // len(read)
+    reach = _mean_reach(shape, vectors, machine)
     chunk = _chunk(shape, reach, vectors, machine)
     products = shape.batch * shape.outs * window.pixels * reach * window.count
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
@@ -97,6 +103,62 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     down = math.ceil(window.out[0] / rows)
     tiles = math.ceil(rows * window.out[1] / pixels)
     return Bands(pixels, vectors, rows, tiles, down, across, chunk, shape.copies, parallel)
+
+
+def _in_part(shape: Shape, machine: Machine) -> Bands:
+    """What is cut of images of any size before the kernel runs: the tile, as for large images, and the chunk. `cut_while_running`
+    says the rest."""
+    large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
+    pixels, vectors = _tile(attrs.evolve(shape, window=large), machine)
+    chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
+    # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
+    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True)
+
+
+def _large(sizes: Pair) -> Pair:
+    """The sizes, those that are not known as many pixels as are whole tiles of most heights."""
+    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
+    return high, wide
+
+
+def _mean_reach(shape: Shape, vectors: int, machine: Machine) -> int:
+    """How many input channels a panel reads."""
+    read = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes)
+    return sum(read) // len(read)
+
+
+def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machine) -> Bands:
+    """The cut of images of a size that the kernel is given: bands of rows whose copies stay in the second-level cache, as many
+    for each thread; where the weights are larger than the image, ranges of panels before them."""
+    window, threads, pixels = shape.window, machine.threads, part.pixels
+    high, wide = (as_index(size) for size in window.out)
+    tall = kept(kernel, "tall", _tallest_while_running(shape, part, machine))
+    panels = math.ceil(math.ceil(shape.outs / machine.lanes) / part.vectors)
+    across: Operand = 1
+    if threads > 1 and panels > 1:
+        image = as_index(shape.channels * math.prod(window.sizes))
+        weights = shape.outs * _mean_reach(shape, part.vectors, machine) * window.count
+        across = kept(kernel, "ranges", select(image < weights, as_index(min(threads, panels)), 1))
+    each = (threads + across - 1) // across if isinstance(across, Value) else threads
+    bands = kept(kernel, "bands", ((high + tall - 1) // tall + each - 1) // each * each)
+    rows = maximum((high + bands - 1) // bands, (pixels + wide - 1) // wide)
+    if isinstance(window.out[1], int) and window.out[1] == 1:
+        rows = (rows + (pixels - 1)) // pixels * pixels
+    rows = kept(kernel, "rows", minimum(rows, high))
+    tiles = (rows * wide + (pixels - 1)) // pixels
+    return attrs.evolve(part, rows=rows, tiles=tiles, down=kept(kernel, "down", (high + rows - 1) // rows), across=across)
+
+
+def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value:
+    """The most rows of a band, as `_tallest` counts them."""
+    window, share = shape.window, shape.held / 4
+    chunk = part.chunk or _mean_reach(shape, part.vectors, machine)
+    wide, written = as_index(window.sizes[1]), as_index(window.out[1])
+    per_row = written * int(chunk * share) if window.is_sampled else wide * int(window.strides[0] * chunk * share)
+    per_row = per_row + written * shape.outs if chunk < shape.channels else per_row
+    above = wide * int(max(window.span[0] - window.strides[0], 0) * chunk * share)
+    least = 2 * window.span[0] if shape.copies else 1
+    return minimum(maximum((KEPT - above) // per_row, least), as_index(window.out[0]))
 
 
 def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from functools import partial
 
 import attrs
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
-from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands
+from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
 from accelerators.tvm.kernels.convolution.channels import Channels
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -38,7 +39,7 @@ from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, Inst
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import counted, kept, start
 from accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, Left, Right, TileUnit
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
@@ -71,6 +72,7 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
         packs[problem.positions[root.inputs[2]]] = layer.channels.pack_bias
     shapes = {**after.operands, weight: (layer.channels.weights(layer.window.count),)}
     kernel, inputs, outputs = problem.kernel("blocked_convolution", shapes, [after.results] * len(problem.outputs))
+    layer = layer.while_running(kernel, machine)
     _Writing(layer, kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs)).write()
     return problem.draft(kernel, "blocked convolution", packs)
 
@@ -79,12 +81,8 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
 class Layer:
     """A convolution and how it is cut."""
 
-    batch: int
-    """The number of images."""
-    plain: bool
-    """Is the image it reads not blocked?"""
-    window: Window
-    """The window of the convolution."""
+    shape: Shape
+    """The convolution."""
     channels: Channels
     """The channels that each panel reads and makes."""
     bands: Bands
@@ -99,9 +97,30 @@ class Layer:
     """The processor's own tiles that keep the sums, if they do."""
 
     @property
+    def batch(self) -> int:
+        """The number of images."""
+        return self.shape.batch
+
+    @property
+    def plain(self) -> bool:
+        """Is the image it reads not blocked?"""
+        return self.shape.plain
+
+    @property
+    def window(self) -> Window:
+        """The window of the convolution."""
+        return self.shape.window
+
+    @property
     def group(self) -> int:
         """How many neighbours a step multiplies: channels, or taps of a row where the image is plain."""
         return self.instruction.group
+
+    def while_running(self, kernel: Kernel, machine: Machine) -> Layer:
+        """The same, cut while the kernel runs where images may have any size."""
+        if not self.window.is_any:
+            return self
+        return attrs.evolve(self, bands=cut_while_running(kernel, self.shape, self.bands, machine))
 
 
 def make_layer(root: Node, machine: Machine) -> Layer:
@@ -125,7 +144,7 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
     used = machine.instruction("bfloat16")
     unit = TileUnit(bands.pixels, 1, bands.vectors, LANES, used.is_emulated) if in_tiles and used is not None else None
-    return Layer(shape.batch, plain, window, channels, bands, machine.lanes, instruction, size, unit)
+    return Layer(shape, channels, bands, machine.lanes, instruction, size, unit)
 
 
 def _fits_tiles(root: Node, machine: Machine) -> bool:
@@ -174,6 +193,8 @@ class _Panel:
     """The values that are known while one panel is computed."""
 
     number: Value
+    pixels: int
+    """Pixels of its tiles."""
     vectors: int
     """Blocks of output channels in it."""
     chunk: Operand
@@ -191,6 +212,8 @@ class _Writing:
         self.source = source
         self.weight = weight
         self.writer = writer
+        self.name = partial(kept, kernel, is_kept=layer.window.is_any)
+        """Names a count."""
         channels, lanes = layer.channels, 1 if layer.plain else layer.lanes
         blocks = channels.chunk // lanes if channels.chunks > 1 else channels.whole
         rounds = source.element is float32 and layer.group == 1
@@ -202,15 +225,15 @@ class _Writing:
         bands, layer, kernel = self.layer.bands, self.layer, self.kernel
         count = bands.down * bands.across
         with kernel.tasks(layer.batch * count, "task", bands.parallel) as number:
-            n = kernel.name_value("n", number // count)
+            n = self.name("n", number // count)
             top = minimum(number % count // bands.across * bands.rows, layer.window.out[0] - bands.rows)
-            top = kernel.name_value("top", top)
-            across = kernel.name_value("across", number % bands.across)
+            top = self.name("top", top)
+            across = self.name("across", number % bands.across)
             element = float32 if layer.group == 1 else uint16
-            image = kernel.memory("image", element, (self.copy.numbers,)) if bands.copies else None
+            image = kernel.memory("image", element, (counted(self.copy.numbers),)) if bands.copies else None
             sums = None
             if layer.channels.chunks > 1:
-                sums = kernel.memory("sums", float32, (self._panels * bands.tiles * self._tile,))
+                sums = kernel.memory("sums", float32, (counted(self._panels * bands.tiles * self._tile),))
             with nullcontext() if layer.unit is None else layer.unit.configured(kernel):
                 self._chunks(_Task(n, top, across, image, sums))
 
@@ -221,17 +244,19 @@ class _Writing:
 
     @property
     def _panels(self) -> int:
-        """The panels of a task, the last and narrower one among them."""
-        return math.ceil(self.layer.channels.panels / self.layer.bands.across) + 1
+        """The most panels of a task, the last and narrower one among them."""
+        across = self.layer.bands.across
+        return (math.ceil(self.layer.channels.panels / across) if isinstance(across, int) else self.layer.channels.panels) + 1
 
     # -- the product ---------------------------------------------------------------------------------------
 
     def _chunks(self, task: _Task) -> None:
         bands, channels, kernel = self.layer.bands, self.layer.channels, self.kernel
         full, rest = divmod(channels.blocks, bands.vectors)
-        first: Operand = task.across * full // bands.across if bands.across > 1 else 0
-        end: Operand = (task.across + 1) * full // bands.across if bands.across > 1 else full
-        first = kernel.name_value("first", first)
+        is_cut = not isinstance(bands.across, int) or bands.across > 1
+        first: Operand = task.across * full // bands.across if is_cut else 0
+        end: Operand = (task.across + 1) * full // bands.across if is_cut else full
+        first = self.name("first", first)
 
         def panels(chunk: Operand) -> None:
             if task.image is not None:
@@ -239,12 +264,12 @@ class _Writing:
             if full:
                 with kernel.loop(end - first, "p_") as step:
                     panel = kernel.name_value("panel", first + step)
-                    self._tiles(task, _Panel(panel, bands.vectors, chunk, step))
-            if rest and bands.across == 1:
-                self._tiles(task, _Panel(kernel.name_value("panel", full), rest, chunk, end - first))
+                    self._tiles(task, _Panel(panel, bands.pixels, bands.vectors, chunk, step))
+            if rest and not is_cut:
+                self._tiles(task, _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first))
             elif rest:
                 with kernel.when(task.across.equals(bands.across - 1)):
-                    self._tiles(task, _Panel(kernel.name_value("panel", full), rest, chunk, end - first))
+                    self._tiles(task, _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first))
 
         if channels.chunks == 1:
             panels(0)
@@ -253,12 +278,25 @@ class _Writing:
             panels(chunk)
 
     def _tiles(self, task: _Task, panel: _Panel) -> None:
-        """All tiles of the band for one panel."""
-        bands, window, kernel = self.layer.bands, self.layer.window, self.kernel
-        with kernel.loop(bands.tiles, "tile") as tile:
-            base = kernel.name_value("base", start(tile, bands.pixels, bands.rows * window.out[1]))
-            addresses = self._addresses(task, base)
-            acc = kernel.registers("acc", float32, (bands.pixels, panel.vectors), self.layer.lanes)
+        """All tiles of the band for one panel. One of fewer pixels than a tile has, which only images of any size have, is walked
+        pixel by pixel."""
+        bands, kernel = self.layer.bands, self.kernel
+        whole = counted(bands.rows * self.layer.window.out[1])
+        if isinstance(whole, int) or bands.pixels == 1:
+            self._tiled(task, panel, bands.tiles, whole)
+            return
+        with kernel.when(whole >= bands.pixels):
+            self._tiled(task, panel, bands.tiles, whole)
+        with kernel.otherwise():
+            self._tiled(task, attrs.evolve(panel, pixels=1), whole, whole)
+
+    def _tiled(self, task: _Task, panel: _Panel, tiles: Operand, whole: int | Value) -> None:
+        """All of so many tiles that cover the whole band."""
+        kernel = self.kernel
+        with kernel.loop(tiles, "tile") as tile:
+            base = self.name("base", start(tile, panel.pixels, whole))
+            addresses = self._addresses(task, panel, base)
+            acc = kernel.registers("acc", float32, (panel.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
                 if self.layer.unit is None:
@@ -274,11 +312,11 @@ class _Writing:
                 steps()
                 write()
             else:
-                kept = kernel.name_value("kept", (panel.local * bands.tiles + tile) * self._tile)
-                self._chunk(task, panel, acc, kept, steps, write)
+                aside = kernel.name_value("kept", (panel.local * tiles + tile) * self._size(panel))
+                self._chunk(task, panel, acc, aside, steps, write)
 
     def _chunk(
-        self, task: _Task, panel: _Panel, acc: Registers, kept: Value, steps: Callable[[], None], write: Callable[[], None]
+        self, task: _Task, panel: _Panel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
     ) -> None:
         """The steps of one chunk: sums begin with what the chunk before left, and are written after the last."""
         kernel, sums, lanes, chunk = self.kernel, task.sums, self.layer.lanes, panel.chunk
@@ -287,34 +325,39 @@ class _Writing:
             self._clear(panel, acc)
         with kernel.otherwise():
             for p, v in self._each(panel):
-                acc[p, v] = sums.vector(lanes, kept + (p * panel.vectors + v) * lanes)
+                acc[p, v] = sums.vector(lanes, aside + (p * panel.vectors + v) * lanes)
         steps()
         with kernel.when(chunk.equals(self.layer.channels.chunks - 1)):
             write()
         with kernel.otherwise():
             for p, v in self._each(panel):
-                sums[kept + (p * panel.vectors + v) * lanes] = acc[p, v]
+                sums[aside + (p * panel.vectors + v) * lanes] = acc[p, v]
 
     def _clear(self, panel: _Panel, acc: Registers) -> None:
         for p, v in self._each(panel):
             acc[p, v] = 0.0
 
-    def _each(self, panel: _Panel) -> list[tuple[int, int]]:
-        return [(p, v) for p in range(self.layer.bands.pixels) for v in range(panel.vectors)]
+    def _size(self, panel: _Panel) -> int:
+        """How many numbers are set aside for a tile of the panel."""
+        return panel.pixels * self.layer.bands.vectors * self.layer.lanes
 
-    def _addresses(self, task: _Task, base: Value) -> list[Value]:
+    def _each(self, panel: _Panel) -> list[tuple[int, int]]:
+        return [(p, v) for p in range(panel.pixels) for v in range(panel.vectors)]
+
+    def _addresses(self, task: _Task, panel: _Panel, base: Value) -> list[Value]:
         """Where each pixel of the tile reads the first tap: in the copy, or in the image."""
-        window, bands, name = self.layer.window, self.layer.bands, self.kernel.name_value
+        window, bands = self.layer.window, self.layer.bands
         if window.out[1] == 1 and not bands.copies:
             step = window.strides[0] * window.sizes[1]
-            return [name(f"at{p}", (task.top + base + p) * step) for p in range(bands.pixels)]
+            return [self.kernel.name_value(f"at{p}", (task.top + base + p) * step) for p in range(panel.pixels)]
         wide = self.copy.wide if bands.copies else window.sizes[1]
         down, step = self.copy.strides[0] * wide, self.copy.strides[1]
         addresses = []
-        for p in range(bands.pixels):
+        for p in range(panel.pixels):
             row = (base + p) // window.out[1]
             row = row if bands.copies else task.top + row
-            addresses.append(name(f"at{p}", row * down + (base + p) % window.out[1] * step))
+            at = row * down + (base + p) % window.out[1] * step
+            addresses.append(self.name(f"at{p}", at))
         return addresses
 
     def _steps(self, task: _Task, panel: _Panel, tile: Value, addresses: list[Value], acc: Registers) -> None:
@@ -383,6 +426,8 @@ class _Writing:
         """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
         channels, window, kernel = self.layer.channels, self.layer.window, self.kernel
         size, count = channels.chunk * window.count * width, channels.chunk // self.layer.lanes
+        if not isinstance(self.layer.bands.tiles, int):
+            return
         share = size * self.layer.size // LINE / (self.layer.bands.tiles * count)
         if share < LEAST_SHARE:
             return
@@ -443,8 +488,8 @@ class _Writing:
                 for p, v in self._each(panel):
                     stored(acc.lane((p, v), lane), p, v, lane)
             return
-        held = kernel.registers("held", float32, (bands.pixels, panel.vectors), lanes)
+        held = kernel.registers("held", float32, (panel.pixels, panel.vectors), lanes)
         for p, v in self._each(panel):
             held[p, v] = acc[p, v]
-        with kernel.loop(bands.pixels, "p") as pixel, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
+        with kernel.loop(panel.pixels, "p") as pixel, kernel.unroll(panel.vectors, "v") as vector, kernel.lanes(lanes) as lane:
             stored(held.lane((pixel, vector), lane), pixel, vector, lane)

@@ -78,6 +78,7 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
             script.reads()
             script.writes()
             emitter.bind_symbols()
+            emitter.bind_polynomials(kernel.polynomials)
             emitter.see_as_written()
             is_native = emitter.how == "native" and any(buffer.element is bfloat16 for buffer in kernel.arguments)
             for code in (*kernel.codes, *[_NARROWED_CODE] * is_native):
@@ -105,6 +106,8 @@ class _Emitter:
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
         self.given: dict[values.Symbol, Any] = {}
         """The argument for each symbol."""
+        self.polynomials: dict[Extent, Any] = {}
+        """The variable for each size that follows from symbols."""
         self.how = _narrowing.get()
         """How numbers are rounded to bfloat16."""
 
@@ -126,6 +129,17 @@ class _Emitter:
             self.call_name(f"{symbol.name}_", variable)
             self.script.Bind(given.astype("int32"), var=variable)
             self.known[symbol] = variable
+
+    def bind_polynomials(self, polynomials: Mapping[Extent, values.Value]) -> None:
+        """The sizes that follow from those. Each is read from memory, since TVM writes out what is only named."""
+        for i, (extent, written) in enumerate(polynomials.items()):
+            cell = self.words.alloc_buffer((1,), type_of(index).element.name, **STACK)
+            self.call_name(f"size{i}_kept", cell)
+            self.script.buffer_store(cell, self.value(written), (0,))
+            variable = self.words.let.as_var(rhs_dtype=type_of(index).element.name)
+            self.call_name(f"size{i}", variable)
+            self.script.Bind(cell[0], var=variable)
+            self.polynomials[extent] = variable
 
     def argument(self, buffer: Buffer, given: tuple[Size, ...] | None = None) -> None:
         """An argument of the function, which is given under this shape."""
@@ -185,7 +199,10 @@ class _Emitter:
     def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
         options: Mapping[str, Any] = _PLACES.get(buffer.role, {})
+        # TVM may allocate before all else, and so before sizes that follow from symbols have their names.
+        named, self.polynomials = self.polynomials, {}
         memory = self.words.alloc_buffer(self._inside(buffer), buffer.element.name, **options)
+        self.polynomials = named
         self.call_name(buffer.name, memory)
         self.known[buffer] = memory
 
@@ -229,6 +246,10 @@ class _Emitter:
 
     def variable(self, value: values.Variable) -> Any:
         return self.known[value]
+
+    def polynomial(self, value: values.Polynomial) -> Any:
+        named = self.polynomials.get(value.extent)
+        return self.value(value.value) if named is None else named
 
     def binary(self, value: values.Binary) -> Any:
         return _OPERATORS[value.operator](self.tirx, self.value(value.left), self.value(value.right))
@@ -355,6 +376,7 @@ _VALUES: Mapping[type[values.Value], Callable[[Any, Any], Any]] = {
     values.Constant: _Emitter.constant,
     values.Variable: _Emitter.variable,
     values.Symbol: _Emitter.variable,
+    values.Polynomial: _Emitter.polynomial,
     values.Binary: _Emitter.binary,
     values.Not: _Emitter.negation,
     values.Cast: _Emitter.cast,

@@ -21,7 +21,7 @@ from accelerators.tvm.kernels.language.statements import (
     When,
 )
 from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import Operand, Symbol, Value, Variable, as_index
+from accelerators.tvm.kernels.language.values import Operand, Polynomial, Symbol, Value, Variable, as_index
 from accelerators.tvm.sizes.extent import Extent
 
 Shape = tuple[int, ...]
@@ -41,6 +41,8 @@ class Kernel:
         """Inputs and outputs in the order in which they are passed."""
         self.symbols: dict[Symbol, None] = {}
         """The sizes that it is given beside its buffers, each once."""
+        self.polynomials: dict[Extent, Value] = {}
+        """The sizes that follow from them, written out, each once."""
         self.codes: dict[str, None] = {}
         """The functions in LLVM's text that it calls, each once."""
         self._blocks: list[list[Statement]] = [[]]
@@ -246,6 +248,8 @@ class Kernel:
         for value in used:
             if isinstance(value, Symbol):
                 self.symbols[value] = None
+            elif isinstance(value, Polynomial):
+                self.polynomials.setdefault(value.extent, value.value)
             elif isinstance(value, Variable) and value not in known and value not in own:
                 raise self._unknown(value.name)
             if isinstance(value, Load) and value.buffer not in known:

@@ -184,7 +184,28 @@ def symbol_of(name: str) -> Symbol:
     return Symbol(type_of(index), name)
 
 
+@attrs.frozen(slots=True, eq=False, repr=False, str=False)
+class Polynomial(Value):
+    """A size that follows from symbols. It is computed once, before all else that the kernel does: TVM would write it out
+    wherever it is used, and what is divided by it would grow with each use."""
+
+    type: Type
+    extent: Extent
+    value: Value
+    """The extent written out."""
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+
 def value_of_extent(extent: Extent) -> Value:
+    """The extent as a value of the kernel."""
+    written = _written_out(extent)
+    return written if isinstance(written, Symbol) else Polynomial(written.type, extent, written)
+
+
+def _written_out(extent: Extent) -> Value:
     """The extent computed from its symbols while the kernel runs."""
     total: Value | None = None
     for monomial, count in extent.terms.items():

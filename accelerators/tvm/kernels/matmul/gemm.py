@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import attrs
 import numpy as np
@@ -44,7 +45,7 @@ from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, best_tile, share_out
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import pieces
+from accelerators.tvm.kernels.shared.tile import kept, pieces
 from accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
@@ -230,7 +231,9 @@ def _write(
 ) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
+    name = partial(kept, kernel, is_kept=isinstance(rows, Extent))
     panels, heights = tile.across(columns), pieces(rows, tile.rows)
+    heights = heights if isinstance(heights, int) else name("heights", heights)
     blocks, tiles = _blocks(kernel, rows, depth, heights)
 
     packed = match.packed_depth(instruction)
@@ -239,8 +242,8 @@ def _write(
         rows_read = widened(kernel, match.dtype if instruction.group == 1 else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
-            j = kernel.name_value("j", pair % panels)
-            i = kernel.name_value("i", minimum(pair // panels * tiles + t, heights - 1))
+            j = name("j", pair % panels)
+            i = name("i", minimum(pair // panels * tiles + t, heights - 1))
             row, column = tile.row(i, rows), tile.column(j, columns)
             panel = Panel(writing.right, j * (packed * tile.width), tile.width * instruction.group, instruction)
             number = rows_read(lambda r, k: read(writing.left, (row + r, k)))
@@ -268,8 +271,8 @@ def _blocks(kernel: Kernel, rows: int, depth: int, heights: Operand) -> tuple[Op
         counts = sorted({1, guess // 2 or 1, guess, min(2 * guess, heights)})
         blocks = choose("blocks", counts, lambda count: abs(count - guess))
         return blocks, math.ceil(heights / blocks)
-    number = kernel.name_value("blocks", maximum((as_index(rows) + CACHED // (2 * depth)) // max(CACHED // depth, 1), 1))
-    return number, kernel.name_value("tiles", (heights + number - 1) // number)
+    number = kept(kernel, "blocks", maximum((as_index(rows) + CACHED // (2 * depth)) // max(CACHED // depth, 1), 1))
+    return number, kept(kernel, "tiles", (heights + number - 1) // number)
 
 
 def _by_tiles(

@@ -7,14 +7,17 @@ from collections.abc import Callable
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Value
+from accelerators.tvm.kernels.language import Kernel, Value, float32, maximum, minimum
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
+from accelerators.tvm.sizes.extent import Extent
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
@@ -69,14 +72,53 @@ def resize(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "resize")
 
 
+def enlarge(body: Body, machine: Machine) -> Draft | None:
+    """Each pixel of an image of any size becomes several: the same, or mixtures with its neighbours."""
+    root, problem = body.ops[0], Problem.of(body)
+    result = real_shape(root[0])
+    if result is None:
+        return None
+    batch, blocks, _, lanes = result
+    (height, width), (high, wide), (down, across) = (root.attrs[name] for name in ("image", "result", "times"))
+    is_linear = root.attrs.get("mode", "nearest") == "linear"
+    is_centred = root.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    kernel, (x,), (y,) = problem.kernel("enlarge")
+
+    def read_at(position: Value, times: int, size: int) -> list[tuple[Value, Value]]:
+        """The two pixels that a position of the result reads in one dimension, and their shares."""
+        numerator, denominator = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
+        first, share = numerator // denominator, (numerator % denominator).cast(float32) * (1.0 / denominator)
+        pixels = [minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1)]
+        return [(pixels[0], 1.0 - share), (pixels[1], share)]
+
+    def row(n: Value, block: Value, h: Value) -> None:
+        if not is_linear:
+            with kernel.loop(wide, "w") as w:
+                write(y, (n, block, h * wide + w, 0), read(x, (n, block, h // down * width + w // across, 0), lanes))
+            return
+        lines = [(kept(kernel, f"line{i}", line * width), share) for i, (line, share) in enumerate(read_at(h, down, height))]
+        with kernel.loop(wide, "w") as w:
+            columns = [(kept(kernel, f"column{i}", c), share) for i, (c, share) in enumerate(read_at(w, across, width))]
+            rows = []
+            for line, row_share in lines:
+                parts = [read(x, (n, block, line + c, 0), lanes) * share.spread(lanes) for c, share in columns]
+                rows.append((parts[0] + parts[1]) * row_share.spread(lanes))
+            write(y, (n, block, h * wide + w, 0), rows[0] + rows[1])
+
+    _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
+    return problem.draft(kernel, "enlarge")
+
+
 def _each_row(
     kernel: Kernel, batch: int, blocks: int, high: int, width: int, machine: Machine, row: Callable[[Value, Value, Value], None]
 ) -> None:
     """The work for each row of each block of each image; tasks over images and bands of rows."""
-    bands = min(machine.threads_for(batch * blocks * high * width, MOVES), high)
-    with kernel.tasks(batch * bands, "task", bands > 1) as task:
-        n, band = kernel.name_value("n", task // bands), kernel.name_value("band", task % bands)
+    threads = machine.threads_for(batch * blocks * high * width, MOVES)
+    bands = smaller(threads, high)
+    with kernel.tasks(batch * bands, "task", threads > 1) as task:
+        is_any = isinstance(high, Extent)
+        n, band = kept(kernel, "n", task // bands, is_any), kept(kernel, "band", task % bands, is_any)
         with kernel.loop(blocks, "block") as block:
             first, last = band * high // bands, (band + 1) * high // bands
             with kernel.loop(last - first, "h_") as step:
-                row(n, block, kernel.name_value("h", first + step))
+                row(n, block, kept(kernel, "h", first + step, is_any))

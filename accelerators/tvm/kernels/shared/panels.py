@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import ClassVar
 
 import attrs
@@ -26,7 +27,7 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
-from accelerators.tvm.kernels.shared.tile import Tile, fitting, start, starts
+from accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, start, starts
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 
@@ -186,16 +187,16 @@ def share_out(
             with kernel.loop(tiles, "t") as t:
                 each(t)
         return
-    total = pairs * tiles
+    total, name = pairs * tiles, partial(kept, kernel, is_kept=not isinstance(tiles, int))
     with kernel.loop(tasks, "task", "parallel") as task, around():
-        first = kernel.name_value("first", task * total // tasks)
-        last = kernel.name_value("last", (task + 1) * total // tasks)
+        first = name("first", task * total // tasks)
+        last = name("last", (task + 1) * total // tasks)
         with kernel.loop((last + (tiles - 1)) // tiles - first // tiles, "p") as p:
-            pair = kernel.name_value("pair", first // tiles + p)
-            low = kernel.name_value("low", maximum(0, first - pair * tiles))
+            pair = name("pair", first // tiles + p)
+            low = name("low", maximum(0, first - pair * tiles))
             each = work(pair)
             with kernel.loop(minimum(tiles, last - pair * tiles) - low, "t_") as step:
-                each(kernel.name_value("t", low + step))
+                each(name("t", low + step))
 
 
 def at_most(tasks: int, count: Operand) -> int:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, int32, minimum
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
 from accelerators.tvm.machine.machine import Machine
@@ -104,11 +104,32 @@ def starts(size: int, step: int) -> list[int]:
     return [min(i * step, size - step) for i in range(math.ceil(size / step))]
 
 
-def start(piece: Value, step: int, size: int) -> Operand:
+def start(piece: Value, step: int, size: int | Value) -> Operand:
     """Where a piece begins."""
-    return piece * step if is_multiple(size, step) else minimum(piece * step, size - step)
+    is_whole = not isinstance(size, Value) and is_multiple(size, step)
+    return piece * step if is_whole else minimum(piece * step, size - step)
 
 
 def pieces(size: int, step: int) -> Operand:
     """How many pieces of `step` cover the size; the last overlaps the one before where they do not divide."""
     return math.ceil(size / step) if isinstance(size, int) else (as_index(size) + (step - 1)) // step
+
+
+def counted(count: Operand) -> int | Value:
+    """A count as a number, if it is known while the kernel is written, or else as a value of the kernel."""
+    return count if isinstance(count, int) else as_index(count)
+
+
+def smaller(a: Operand, b: Operand) -> Operand:
+    """The smaller of two counts: a plain number where both are."""
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(as_index(a), as_index(b))
+
+
+def kept(kernel: Kernel, name: str, count: Operand, is_kept: bool = True) -> Value:
+    """A count that is computed once, here. TVM writes a named value out wherever it is used, but not one that is read from
+    memory: what is divided by sizes that are not known grows with each such use. A count that need not be kept is only named."""
+    if not is_kept:
+        return kernel.name_value(name, count)
+    cell = kernel.stack(f"{name}_kept", int32, (1,))
+    cell[0] = as_index(count).cast(int32)
+    return kernel.name_value(name, cell[0].as_index())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from accelerators.tvm.sizes.extent import Extent, known_least
 from graph.node import Node, NodeEntry
 
 Pair = tuple[int, int]
@@ -48,7 +49,12 @@ class Window:
     @property
     def is_inside(self) -> bool:
         """Is the padding never read?"""
-        return all(self.low(i) == 0 and self.high(i) == self.out[i] for i in (0, 1))
+        return all(before == 0 for before in self.before) and all(known_least(self._last(i) - self.out[i]) >= 0 for i in (0, 1))
+
+    @property
+    def is_any(self) -> bool:
+        """Is a size of the image known only while the kernel runs?"""
+        return any(isinstance(size, Extent) for size in (*self.sizes, *self.out))
 
     @property
     def is_pointwise(self) -> bool:
@@ -66,8 +72,11 @@ class Window:
 
     def high(self, i: int) -> int:
         """The first result in a dimension, from there on, that sees padding behind it."""
-        last = (self.sizes[i] + self.before[i] - self.span[i]) // self.strides[i] + 1
-        return max(self.low(i), min(last, self.out[i]))
+        return max(self.low(i), min(self._last(i), self.out[i]))
+
+    def _last(self, i: int) -> int:
+        """The number of results in a dimension that see no padding behind the image."""
+        return (self.sizes[i] + self.before[i] - self.span[i]) // self.strides[i] + 1
 
     def flat(self) -> Window:
         """All pixels in one column, for a window that reads one pixel."""
@@ -103,7 +112,7 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         spans = zip(output[2:], strides, taps, dilations, data[2:])
-        total = [max((o - 1) * s + (k - 1) * d + 1 - n, 0) for o, s, k, d, n in spans]
+        total = [max((o * s - n) + (k - 1) * d + 1 - s, 0) for o, s, k, d, n in spans]
         before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
     elif auto == "VALID":
         before = (0, 0)
@@ -124,5 +133,5 @@ _FIELDS = ("image", "result", "kernel_shape", "strides", "dilations", "pads")
 
 
 def _pair(values: Sequence[int]) -> Pair:
-    first, second = values
-    return int(first), int(second)
+    first, second = [value if isinstance(value, Extent) else int(value) for value in values]
+    return first, second

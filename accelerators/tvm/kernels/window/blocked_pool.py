@@ -6,17 +6,23 @@ import math
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import counted
 from accelerators.tvm.kernels.shared.window import window_of
 from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import TAPS
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
+
+SUMS = 8
+"""So many sums of a mean are under way at once, at most."""
 
 
 def blocked_pool(body: Body, machine: Machine) -> Draft | None:
@@ -41,13 +47,13 @@ def blocked_pool(body: Body, machine: Machine) -> Draft | None:
 def _largest(root: Node, writer: Writer) -> Slide:
     """Maxima. They pass over NaN. The sum of squares is NaN only where one of the numbers is, and is the result there."""
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))
 
     return Slide(window_of(root), -math.inf, _larger, write, has_squares=True)
 
 
-def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: int) -> Value:
+def _larger(total: Value, image: Value, spot: Spot, kh: Value, kw: Operand) -> Value:
     return maximum(total, image)
 
 
@@ -55,11 +61,12 @@ def _average(root: Node, writer: Writer) -> Slide:
     """Sums, divided by how many pixels of the window count."""
     window, padded = window_of(root), bool(root.attrs.get("count_include_pad", 0))
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
         if padded:
             mean = total * (1.0 / window.count)
         else:
-            mean = total / ((spot.high - spot.low) * max(inside, 1)).cast(float32)
+            columns = max(inside, 1) if isinstance(inside, int) else maximum(inside, 1)
+            mean = total / ((spot.high - spot.low) * columns).cast(float32)
         writer.store(mean, (spot.n, spot.block, pixel, lane))
 
     return Slide(window, 0.0, lambda total, image, spot, kh, kw: total + image, write)
@@ -68,8 +75,8 @@ def _average(root: Node, writer: Writer) -> Slide:
 def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: int, pixels: int, machine: Machine) -> None:
     """The mean of all pixels, in a few sums at a time."""
     lanes = machine.lanes
-    several = max(k for k in (8, 7, 6, 5, 4, 3, 2, 1) if k <= pixels)
-    full, rest = divmod(pixels, several)
+    several = SUMS if isinstance(pixels, Extent) else max(k for k in range(1, SUMS + 1) if k <= pixels)
+    full, rest = counted(pixels) // several, counted(pixels) % several
     is_work = machine.threads_for(batch * blocks * pixels * lanes, TAPS) > 1
     with kernel.tasks(batch * blocks, "task", is_work) as task:
         n, block = kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks)
@@ -83,9 +90,14 @@ def _mean(kernel: Kernel, writer: Writer, source: Buffer, batch: int, blocks: in
 
         with kernel.loop(full, "i") as group:
             add(several, group * several)
-        add(rest, full * several)
+        if isinstance(rest, int):
+            add(rest, full * several)
+        else:
+            with kernel.loop(rest, "left") as left:
+                add(1, full * several + left)
         with kernel.lanes(lanes) as lane:
             total = acc.lane(0, lane)
             for i in range(1, several):
                 total = total + acc.lane(i, lane)
-            writer.store(total * (1.0 / pixels), (n, block, 0, lane))
+            share = 1.0 / pixels if isinstance(pixels, int) else constant(1.0, float32) / as_index(pixels).cast(float32)
+            writer.store(total * share, (n, block, 0, lane))

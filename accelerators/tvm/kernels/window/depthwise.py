@@ -8,7 +8,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Value
+from accelerators.tvm.kernels.language import Operand, Value
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.numbers import read
@@ -48,11 +48,11 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
 
-    def tap(total: Value, image: Value, spot: Spot, kh: Value, kw: int) -> Value:
+    def tap(total: Value, image: Value, spot: Spot, kh: Value, kw: Operand) -> Value:
         first = ((spot.block * window.taps[0] + kh) * window.taps[1] + kw) * lanes
         return total + image * read(inputs[weight], (first,), lanes)
 
-    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: int) -> None:
+    def write(total: Value, spot: Spot, pixel: Value, lane: Value, inside: Operand) -> None:
         writer.store(total, (spot.n, spot.block, pixel, lane))
 
     slide_over(Slide(window, 0.0, tap, write, after.is_long), kernel, inputs[source], batch, blocks, machine)

@@ -1,13 +1,15 @@
 """A small window that slides over each channel by itself: depthwise convolution and pools, on blocked values.
 
 A vector is a block of channels, so that no pixel needs another's. Each row of the result is walked in three parts: the columns
-that see padding to the left, those that see none, in tiles, and those that see padding to the right. Columns are known when the
-text is made: taps outside of the image are left out of it. Rows outside are left out of the loop over the window's rows."""
+that see padding to the left, those that see none, in tiles, and those that see padding to the right. Where columns are known when
+the text is made, taps outside of the image are left out of it; of images of any width, columns that see padding are computed one
+at a time. Rows outside are left out of the loop over the window's rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
@@ -23,10 +25,13 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import TAPS
+from accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)
@@ -51,9 +56,9 @@ class Slide:
     """The geometry."""
     start: float
     """The number that the sums begin with."""
-    tap: Callable[[Value, Value, Spot, Value, int], Value]
+    tap: Callable[[Value, Value, Spot, Value, Operand], Value]
     """The sum after a tap: from the sum, the image's vector, where the window is, and the tap's row and column."""
-    write: Callable[[Value, Spot, Value, Value, int], None]
+    write: Callable[[Value, Spot, Value, Value, Operand], None]
     """Writes one lane of a sum: the sum, where the window is, the pixel of the result, the lane, and how many taps across were
     inside; 0 where that is not told apart."""
     is_long: bool = False
@@ -66,20 +71,30 @@ def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks:
     """The whole kernel: tasks over images, bands of rows and blocks."""
     window = slide.window
     threads = machine.threads_for(batch * blocks * window.pixels * window.count, TAPS)
-    bands = min(threads, window.out[0]) if window.out[0] >= 2 * threads else 1
-    across = min(blocks, math.ceil(threads / bands)) if bands < threads else 1
+    bands, across = _shares(kernel, window.out[0], blocks, threads)
     count = bands * across
     with kernel.tasks(batch * count, "task", threads > 1) as task:
-        n = kernel.name_value("n", task // count)
-        band = kernel.name_value("band", task // across % bands)
-        piece = kernel.name_value("range", task % across)
+        name = partial(kept, kernel, is_kept=window.is_any)
+        n, band, piece = name("n", task // count), name("band", task // across % bands), name("range", task % across)
         left, right = piece * blocks // across, (piece + 1) * blocks // across
         with kernel.loop(right - left, "b_") as b:
-            block = kernel.name_value("block", left + b)
+            block = name("block", left + b)
             first, end = band * window.out[0] // bands, (band + 1) * window.out[0] // bands
             with kernel.loop(end - first, "r_") as r:
-                row = kernel.name_value("row", first + r)
+                row = name("row", first + r)
                 _Row(slide, kernel, source, machine, n, block, row).write()
+
+
+def _shares(kernel: Kernel, rows: int, blocks: int, threads: int) -> tuple[Operand, Operand]:
+    """Into how many bands the rows are cut, and the blocks into how many ranges."""
+    if not isinstance(rows, Extent):
+        bands = min(threads, rows) if rows >= 2 * threads else 1
+        return bands, min(blocks, math.ceil(threads / bands)) if bands < threads else 1
+    if threads == 1:
+        return 1, 1
+    has_bands = as_index(rows) >= 2 * threads
+    bands = kept(kernel, "bands", select(has_bands, as_index(threads), 1))
+    return bands, kept(kernel, "ranges", select(has_bands, as_index(1), min(blocks, threads)))
 
 
 class _Row:
@@ -94,15 +109,20 @@ class _Row:
         self.source = source
         self.machine = machine
         self.row = row
-        self.down = kernel.name_value("down", row * window.strides[0] - window.before[0])
+        self.name = partial(kept, kernel, is_kept=window.is_any)
+        """Names a count."""
+        self.down = self.name("down", row * window.strides[0] - window.before[0])
         dilation = window.dilations[0]
-        low = kernel.name_value("low", maximum(0, (dilation - 1 - self.down) // dilation))
+        low = self.name("low", maximum(0, (dilation - 1 - self.down) // dilation))
         high = minimum(window.taps[0], (window.sizes[0] + dilation - 1 - self.down) // dilation)
-        self.spot = Spot(n, block, low, kernel.name_value("high", high))
+        self.spot = Spot(n, block, low, self.name("high", high))
 
     def write(self) -> None:
         """Columns that see padding to the left, those that see none, in tiles, and those that see padding to the right."""
         window, most = self.slide.window, self.machine.registers // (4 if self.slide.has_squares else 2)
+        if isinstance(window.out[1], Extent):
+            self._write_any(window.out[1], most)
+            return
         low, high, wide = window.low(1), window.high(1), window.out[1]
         for start in range(0, low, most):
             self._tile(range(start, min(start + most, low)), None)
@@ -110,6 +130,52 @@ class _Row:
             self._inner(low, high, most)
         for start in range(high, wide, most):
             self._tile(range(start, min(start + most, wide)), None)
+
+    def _write_any(self, wide: int, most: int) -> None:
+        """The same for any width."""
+        window, kernel = self.slide.window, self.kernel
+        low, high = self._unpadded(wide)
+        if not isinstance(low, int) or low > 0:
+            with kernel.loop(low, "left") as column:
+                self._column(column)
+        with kernel.when(high - low >= most), kernel.loop((high - low + (most - 1)) // most, "tile") as tile:
+            self._tile(range(most), minimum(low + tile * most, high - most))
+        with kernel.otherwise(), kernel.loop(high - low, "inner") as inner:
+            self._column(low + inner)
+        if window.before[1] or not window.is_inside:
+            with kernel.loop(as_index(wide) - high, "right") as column:
+                self._column(high + column)
+
+    def _unpadded(self, wide: int) -> tuple[Operand, Value]:
+        """The first column that sees no padding to the left, and the first one from there on that sees some to the right."""
+        window = self.slide.window
+        first = -(-window.before[1] // window.strides[1])
+        low = self.name("unpadded", smaller(first, wide)) if first else 0
+        last = (as_index(window.sizes[1]) + (window.before[1] - window.span[1])) // window.strides[1] + 1
+        return low, self.name("padded", maximum(minimum(last, as_index(wide)), low))
+
+    def _column(self, column: Value) -> None:
+        """One column of the row; of the window the taps that lie in the image."""
+        window, slide, kernel, lanes, spot = self.slide.window, self.slide, self.kernel, self.machine.lanes, self.spot
+        across = kept(kernel, "across", column * window.strides[1] - window.before[1])
+        gap = window.dilations[1]
+        low = kept(kernel, "first_tap", maximum((gap - 1 - across) // gap, 0))
+        high = kept(kernel, "end_tap", maximum(minimum((window.sizes[1] + (gap - 1) - across) // gap, window.taps[1]), low))
+        acc = kernel.registers("sum", float32, (2 if slide.has_squares else 1,), lanes)
+        acc[0] = constant(slide.start, float32, lanes)
+        if slide.has_squares:
+            acc[1] = 0.0
+        with kernel.loop(spot.high - spot.low, "kh_") as k, kernel.loop(high - low, "kw_") as tap:
+            kh, kw = self.name("kh", spot.low + k), self.name("kw", low + tap)
+            line = self.name("line", (self.down + kh * window.dilations[0]) * window.sizes[1])
+            image = read(self.source, (spot.n, spot.block, line + (across + kw * gap), 0), lanes)
+            acc[0] = slide.tap(acc[0], image, spot, kh, kw)
+            if slide.has_squares:
+                acc[1] = acc[1] + image * image
+        if slide.has_squares:
+            acc[0] = select(acc[1] <= math.inf, acc[0], acc[1])
+        with kernel.lanes(lanes) as lane:
+            slide.write(acc.lane(0, lane), spot, self.row * window.out[1] + column, lane, high - low)
 
     def _inner(self, low: int, high: int, most: int) -> None:
         width = high - low
@@ -125,7 +191,7 @@ class _Row:
         kernel, lanes = self.kernel, self.machine.lanes
         name = "acc" if first is not None else f"acc{columns[0]}"
         acc = kernel.registers(name, float32, (len(columns),), lanes)
-        column = None if first is None else kernel.name_value("column", first)
+        column = None if first is None else self.name("column", first)
         for i in range(len(columns)):
             acc[i] = constant(self.slide.start, float32, lanes)
         squares = kernel.registers(f"{name}_squares", float32, (len(columns),), lanes) if self.slide.has_squares else None
@@ -156,7 +222,7 @@ class _Row:
         if taps:
             with kernel.loop(spot.high - spot.low, "kh_") as k:
                 kh = kernel.name_value("kh", spot.low + k)
-                line = kernel.name_value("line", (self.down + kh * window.dilations[0]) * window.sizes[1])
+                line = self.name("line", (self.down + kh * window.dilations[0]) * window.sizes[1])
                 for i, kw, at in taps:
                     position = line + at if first is None else line + (first * step + at)
                     image = read(self.source, (spot.n, spot.block, position, 0), lanes)

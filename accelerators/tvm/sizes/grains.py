@@ -1,0 +1,52 @@
+"""Images whose height and width are multiples of what a network makes them smaller by.
+
+Where a network takes every second pixel five times over, its sizes are polynomials only of images of 32, 64, 96, ... pixels. So a
+symbol of an image's size then counts such grains: the height is stated as `32*s1`. Other sizes are compiled for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from accelerators.tvm.sizes.extent import Extent, Indivisible, symbol
+from graph.graph import Graph
+from graph.types import TensorType
+
+LARGEST = 128
+"""No symbol counts grains of more pixels."""
+
+Grains = Mapping[str, int]
+"""How many pixels a symbol counts, by its name; of others one."""
+
+
+def image_symbols(graph: Graph) -> frozenset[str]:
+    """The symbols, as the graph names them, that are sizes of images, and nothing else."""
+    inside: set[str] = set()
+    outside: set[str] = set()
+    for node in graph.inputs:
+        known = node[0].type
+        shape = known.shape if isinstance(known, TensorType) and known.shape is not None else ()
+        for d, size in enumerate(shape):
+            if isinstance(size, str):
+                (inside if len(shape) > 3 and d > 1 else outside).add(size)
+    return frozenset(inside - outside)
+
+
+def coarser(grains: Grains, error: Indivisible, images: frozenset[str]) -> Grains | None:
+    """Grains with which the size can be divided; None where there are none. `images` are the symbols that count pixels."""
+    wanted = dict(grains)
+    for monomial, count in error.extent.terms.items():
+        missing = error.divisor // math.gcd(count, error.divisor)
+        if not monomial or missing == 1:
+            continue
+        if len(monomial) != 1 or monomial[0] not in images:
+            return None
+        wanted[monomial[0]] = max(wanted.get(monomial[0], 1), grains.get(monomial[0], 1) * missing)
+    return wanted if wanted != grains and max(wanted.values()) <= LARGEST else None
+
+
+def grained(name: str, grains: Grains) -> Extent:
+    """The size that a symbol of this name stands for."""
+    size = symbol(name) * grains.get(name, 1)
+    assert isinstance(size, Extent)
+    return size
