@@ -57,18 +57,23 @@ class CpuAccelerator(TvmAccelerator):
         from accelerators.tvm.layouts.kept_weights import pack_weights
         from accelerators.tvm.layouts.narrowing import narrow
         from accelerators.tvm.layouts.outer_taps import drop_outer_taps
+        from accelerators.tvm.layouts.quantized_notes import quantized_notes
         from accelerators.tvm.layouts.quantizing import quantize
         from accelerators.tvm.layouts.recurring import project_inputs
         from accelerators.tvm.query.support import takes
 
-        held = super().lay_out(pack_weights(quantize(project_inputs(drop_outer_taps(graph)), machine), machine), machine)
+        given = project_inputs(drop_outer_taps(graph))
+        packed = pack_weights(quantize(given, machine), machine)
+        quantized = quantized_notes(given, packed, machine.instruction("int8"))
+        held = super().lay_out(packed, machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
         if dtype == "float32":
             asked = self._config["PRECISION"]
             note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster"
-            return laid_out if asked != FAST else laid_out.evolve(attrs={**laid_out.attrs, NOTES: (note,)})
+            notes = (*quantized, note) if asked == FAST else quantized
+            return laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
         narrowed = narrow(laid_out, dtype, takes(laid_out, machine))
-        notes = narrowed.notes(machine.instruction(dtype))
+        notes = (*quantized, *narrowed.notes(machine.instruction(dtype)))
         return narrowed.graph.evolve(attrs={**narrowed.graph.attrs, NOTES: notes})
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:

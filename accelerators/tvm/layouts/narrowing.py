@@ -84,10 +84,11 @@ class Narrowed:
                 by_reason.setdefault(reason, []).append(name)
         by = f", products by {used}" if used is not None and used.name != "fma" else ", products by float32's"
         first = f"{counted(len(narrow), 'op')} in {self.dtype}{by}"
-        return (first, *(f"in float32, since {reason}: {_listed(names)}" for reason, names in by_reason.items()))
+        return (first, *(f"in float32, since {reason}: {listed(names)}" for reason, names in by_reason.items()))
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first few of these names."""
     distinct = list(dict.fromkeys(names))
     more = f" and {len(distinct) - SHOWN} more" if len(distinct) > SHOWN else ""
     return ", ".join(distinct[:SHOWN]) + more

@@ -194,3 +194,17 @@ def test_activations_with_a_scale_for_each_channel_are_computed_in_floats() -> N
     graph = pt.apply_pass(pt.Graph([quantized(product, 0.1, 90)]), "InferShape")
     (result,), (wanted,) = compiled(graph).run([given], [None]), interpret(graph, [given])
     assert np.abs(result.astype(int) - wanted).max() <= 1
+
+
+def test_the_report_tells_which_products_are_of_integers_and_why_others_are_not() -> None:
+    x = pt.variable("x", "float32", (4, 16))
+    matrices = [pt.constant(narrow(seed, (16, 16))[0]) for seed in range(3)]
+    weights = [pt.op("DequantizeLinear", matrix, pt.constant(np.float32(0.01))) for matrix in matrices]
+    y = again(pt.op("MatMul", again(x, 0.03, 110), weights[0], name="bytes"), 0.001, 30000, "uint16")
+    y = pt.op("MatMul", y, weights[1], name="wide")
+    y = pt.op("MatMul", again(y, 0.05, 110), pt.constant(normals(4)(16, 16)), name="floats")
+    model = pt.compile(pt.Graph([pt.op("MatMul", y, weights[2], name="stored")]), "cpu", {"INTEGERS": "plain"})
+    notes = model.report.notes
+    assert "cpu_0: 1 product in integers, by plain" in notes
+    assert "cpu_0: in float32, since its weights are not quantized: floats" in notes
+    assert any(note.endswith("by weights that stay as they are stored") for note in notes)

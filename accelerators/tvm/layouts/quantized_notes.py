@@ -1,0 +1,62 @@
+"""What the report tells of a quantized model: which products are computed in integers, by what, and why others are not."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from accelerators.tvm.bodies.quantized import is_weight
+from accelerators.tvm.layouts.narrowing import listed
+from accelerators.tvm.machine.special import Used
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+from graph.words import counted
+
+PRODUCTS = frozenset("Conv ConvTranspose MatMul Gemm MatMulInteger ConvInteger".split())
+"""The ops whose products may be those of integers."""
+
+WHOLE = frozenset(("MatMulInteger", "ConvInteger"))
+"""Those whose inputs are integers themselves."""
+
+
+def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[str, ...]:
+    """The lines of the report for a graph and what was made of it; none where no product reads quantized values. Linear."""
+    products = [node for node in before.nodes if node.op in PRODUCTS and not node.domain and _is_quantized(node)]
+    if not products:
+        return ()
+    packed = {node.name for node in after.nodes if node.domain == PACKED}
+    plain = {node.name for node in after.nodes if node.op in PRODUCTS and not node.domain}
+    whole = [node for node in products if node.name not in plain and node.name not in packed]
+    by_reason: dict[str, list[str]] = {}
+    for node in products:
+        if node.name in plain:
+            by_reason.setdefault(_reason(node), []).append(node.name)
+    notes = [f"{counted(len(whole), 'product')} in integers, by {used if used is not None else 'portable code'}"] if whole else []
+    stored = sum(node.name in packed for node in products)
+    notes += [f"{counted(stored, 'product')} by weights that stay as they are stored"] if stored else []
+    return (*notes, *(f"in float32, since {reason}: {listed(names)}" for reason, names in by_reason.items()))
+
+
+def _is_quantized(node: Node) -> bool:
+    return node.op in WHOLE or any(is_weight(entry) or _dequantized(entry) is not None for entry in node.inputs[:2])
+
+
+def _dequantized(entry: NodeEntry | None) -> Node | None:
+    """The DequantizeLinear that a value comes from."""
+    return entry.node if entry is not None and entry.node.op == "DequantizeLinear" and not entry.node.domain else None
+
+
+def _reason(node: Node) -> str:
+    """Why a product of quantized values is computed in float32."""
+    if node.op in WHOLE:
+        return "its integers are of a form that no kernel takes"
+    source = _dequantized(node.inputs[0])
+    if source is None:
+        return "what it reads is not quantized"
+    integers, scale = source.inputs[0], source.inputs[1]
+    if integers is not None and isinstance(integers.type, TensorType) and integers.type.dtype in ("int16", "uint16"):
+        return "what it reads has 16 bits"
+    if scale is not None and isinstance(scale.type, TensorType) and scale.type.shape not in ((), (1,)):
+        return "what it reads has several scales"
+    if not is_weight(node.inputs[1]) and _dequantized(node.inputs[1]) is None:
+        return "its weights are not quantized"
+    return "no kernel of integers has its form, or 32 bits might not hold its sums"
