@@ -32,18 +32,18 @@ class _Fold:
 
 
 @register_pass("FoldBatchNorm", keeps=("shape", "dtype", *REQUESTS))
-def fold_batch_norm(g: Graph) -> Graph:
+def fold_batch_norm(g: Graph, *, scale_weights: bool = True) -> Graph:
     """Conv, ConvTranspose, Gemm or MatMul with constant weights, read by a BatchNormalization alone, becomes one op.
 
-    It keeps its name, the value keeps the batch norm's. New weights are computed in float64. Linear."""
+    It keeps its name, the value keeps the batch norm's. New weights are computed in float64. Without `scale_weights` they are the
+    old ones: the graph then has the right ops and types for no memory, and must not be run. Linear."""
     namer = Namer(g)
-    return everywhere(g, lambda body: _fold_all(body, namer))
+    return everywhere(g, lambda body: _fold_all(body, namer, scale_weights))
 
 
-def _fold_all(g: Graph, namer: Namer) -> Graph:
-    folds = [
-        fold for node in g.nodes if node.op == "BatchNormalization" and (fold := _fold(node, g)) is not None
-    ]
+def _fold_all(g: Graph, namer: Namer, scale_weights: bool) -> Graph:
+    norms_of = [node for node in g.nodes if node.op == "BatchNormalization"]
+    folds = [fold for node in norms_of if (fold := _fold(node, g, scale_weights)) is not None]
     if not folds:
         return g
     pinned = control_targets(g)
@@ -62,29 +62,29 @@ def _fold_all(g: Graph, namer: Namer) -> Graph:
     return rewrite(g, visit)
 
 
-def _fold(norm: Node, g: Graph) -> _Fold | None:
+def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
     """The new weights that take the batch norm into the op before it; None if that cannot be done."""
     x = norm.inputs[0]
     if x is None or not is_inference(norm, g) or norm.after or not is_only_reader(x, g):
         return None
     op = x.node
-    factors = scale_and_shift(norm)
+    moved = scale_and_shift(norm)
     weight = as_constant(op.inputs[1]) if len(op.inputs) > 1 else None
-    if factors is None or weight is None or op.domain or op.after or op.affinity != norm.affinity:
+    if moved is None or weight is None or op.domain or op.after or op.affinity != norm.affinity:
         return None
-    scale, shift = factors
+    scale, shift = moved
     bias = as_constant(op.inputs[2]) if len(op.inputs) > 2 else None
     if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
         return None
     if op.op in ("Conv", "ConvTranspose"):
-        parts = scaled_convolution(op, weight, bias, scale, shift)
+        factors = convolution_factors(op, weight, bias, scale, shift)
     elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
-        parts = _gemm(op, weight, bias, scale, shift)
+        factors = _gemm_factors(op, weight, bias, scale, shift)
     else:
         return None
-    if parts is None or not all(np.isfinite(part).all() for part in parts):
+    if factors is None or not factors.are_finite(weight):
         return None
-    return _Fold(op, norm, *parts)
+    return _Fold(op, norm, factors.scaled(weight) if scale_weights else weight, factors.bias)
 
 
 def is_inference(norm: Node, g: Graph) -> bool:
@@ -114,9 +114,31 @@ def scale_and_shift(norm: Node) -> tuple[Array, Array] | None:
         return scale, beta - mean * scale
 
 
-def scaled_convolution(
-    op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
-) -> tuple[Array, Array] | None:
+@attrs.frozen(slots=True)
+class Factors:
+    """What scales an op's weights, and its new bias."""
+
+    by_channel: Array
+    """In float64, with as many dimensions as the weights."""
+    bias: Array
+    """Scaled and shifted, in the type of the weights."""
+
+    def are_finite(self, weight: Array) -> bool:
+        """Are the bias and all scaled weights numbers? The largest and the smallest of each channel tell."""
+        same = tuple([axis for axis, size in enumerate(self.by_channel.shape) if size == 1])
+        with np.errstate(invalid="ignore"):
+            ends = [end(weight, axis=same, keepdims=True, initial=0) for end in (np.max, np.min)]
+        return all(np.isfinite(part).all() for part in (self.bias, *map(self.scaled, ends)))
+
+    def scaled(self, weight: Array) -> Array:
+        """The products in float64, rounded once to the weight's type, without a copy in float64 of the whole."""
+        scaled = new_array(weight.shape, weight.dtype)
+        with np.errstate(all="ignore"):
+            np.multiply(weight, self.by_channel, out=scaled, dtype=np.float64, casting="same_kind")
+        return scaled
+
+
+def convolution_factors(op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array) -> Factors | None:
     """Output channels are axis 0 of a convolution's weights; of a transposed one axis 1, within each group."""
     groups = op.attrs.get("group", 1)
     if op.op == "Conv":
@@ -130,12 +152,11 @@ def scaled_convolution(
     if scale.size != channels or (bias is not None and bias.size != channels):
         return None
     moved = shift if bias is None else bias * scale + shift
-    return _scaled(weight, factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))), moved.astype(weight.dtype)
+    by_channel = factors.reshape(factors.shape + (1,) * (weight.ndim - factors.ndim))
+    return Factors(by_channel, moved.astype(weight.dtype))
 
 
-def _gemm(
-    op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array
-) -> tuple[Array, Array] | None:
+def _gemm_factors(op: Node, weight: Array, bias: Array | None, scale: Array, shift: Array) -> Factors | None:
     """The columns of the product are the channels; the bias is scaled so that it is beta·C again."""
     x = op.inputs[0]
     if op.op == "MatMul" and (x is None or not isinstance(x.type, TensorType) or x.type.rank != 2):
@@ -146,15 +167,7 @@ def _gemm(
     if bias is not None and bias.ndim and bias.shape[-1] not in (1, scale.size):
         return None
     moved = shift if bias is None else op.attrs.get("beta", 1.0) * bias.astype(np.float64) * scale + shift
-    return _scaled(weight, scale[:, None] if transposed else scale), moved.astype(weight.dtype)
-
-
-def _scaled(weight: Array, factors: Array) -> Array:
-    """The products in float64, rounded once to the weight's type, without a copy in float64 of the whole."""
-    scaled = new_array(weight.shape, weight.dtype)
-    with np.errstate(all="ignore"):
-        np.multiply(weight, factors, out=scaled, dtype=np.float64, casting="same_kind")
-    return scaled
+    return Factors(scale[:, None] if transposed else scale[None], moved.astype(weight.dtype))
 
 
 def _folded(op: Node, fold: _Fold, namer: Namer) -> Node:

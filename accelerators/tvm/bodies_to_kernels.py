@@ -13,7 +13,7 @@ from accelerators.errors import CompileError
 from accelerators.interface.compile_story import KernelWork
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.lifting import Lifted
+from accelerators.tvm.bodies.lifting import Lifted, store_own_weights
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled.assembling import Assembled
@@ -34,6 +34,7 @@ def compile_lifted(
     device: TvmAccelerator, lifted: Lifted, checks: tuple[str, ...], config: Mapping[str, Any], machine: Machine
 ) -> CompiledTvm:
     """The bodies compiled and put together as this device does it; `checks` is what the last outputs complain of."""
+    store_own_weights(lifted)
     bodies = lifted.bodies
     progress = Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
     check_all, check_scheduled = _checks(machine, config)

@@ -68,7 +68,9 @@ class TvmAccelerator(Accelerator):
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
         does not run.
         """
-        with self._trials_as_configured():
+        from accelerators.tvm.prepare.preparing import types_alone
+
+        with self._trials_as_configured(), types_alone():
             return super().query(graph)
 
     def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from graph import Graph, Node, NodeEntry, constant, op, variable
+from graph.types import numpy_dtype
 from passes import apply_pass
 
 from .before_after import same_values
@@ -91,13 +92,39 @@ def on_another_device() -> Graph:
     return g
 
 
+def unknown_weight() -> Graph:
+    g = Graph([norm(conv(), 6)])
+    g["w"].value[1, 2, 0, 1] = np.nan
+    return g
+
+
 def not_finite() -> Graph:
     bad = norm(conv(), 6)
     zero = constant(np.full(6, -1, np.float32), "negative")
     return Graph([bad.evolve(inputs=(*bad.inputs[:4], zero[0]))])
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_without_scaled_weights_the_ops_and_types_are_the_same(case: str) -> None:
+    g = apply_pass(Graph([op("Relu", norm(CASES[case](), 6), name="y")]), "InferShape")
+    folded, typed = apply_pass(g, "FoldBatchNorm"), apply_pass(g, "FoldBatchNorm", scale_weights=False)
+    assert [(n.name, n.op, n.output_types) for n in typed.nodes] == [(n.name, n.op, n.output_types) for n in folded.nodes]
+    assert typed["bn_weight"].value is g["w"].value
+
+
+def too_large(dtype: str) -> Graph:
+    """One of the weights becomes infinite in its type."""
+    w = draw(6, 4, 3, 3)
+    w[3, 2, 1, 0] = -1.0
+    parts = [constant(np.full(6, number, np.float32), name) for number, name in ((6e4, "s"), (0, "h"), (0, "m"), (0.1, "v"))]
+    x = variable("x", dtype, (2, 4, 6, 6))
+    mul = op("Conv", x, constant(w.astype(numpy_dtype(dtype)), "w"), name="mul")
+    return Graph([op("BatchNormalization", mul, *parts, name="bn")])
+
+
 KEPT = {
+    "a weight is no number": unknown_weight,
+    "a weight would be infinite": lambda: too_large("float16"),
     "the product is an output": lambda: Graph([norm(c := conv(), 6), c]),
     "the product is read twice": two_readers,
     "the weights are computed": computed_weight,
@@ -114,6 +141,7 @@ KEPT = {
 def test_stays(case: str) -> None:
     g = KEPT[case]()
     assert apply_pass(g, "FoldBatchNorm", verify=False) is g
+    assert apply_pass(g, "FoldBatchNorm", scale_weights=False, verify=False) is g
 
 
 @pytest.mark.parametrize(("opset", "attributes"), [(6, {"is_test": 1}), (8, {}), (9, {}), (14, {"training_mode": 0})])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body, make_body
+from accelerators.tvm.bodies.body import Body, element_of, make_body
+from accelerators.tvm.bodies.stored import as_stored
 from graph.build import variable
 from graph.graph import Graph
+from graph.new_array import has_own_memory
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 
@@ -43,6 +45,22 @@ def lift_weights(fused: Graph) -> Lifted:
         bodies[call], weights[call] = attrs.evolve(body, weights=()), list(body.weights)
 
     return Lifted(rewrite(fused.evolve(attrs={}), visit), bodies, weights)
+
+
+def store_own_weights(lifted: Lifted) -> None:
+    """Convert the weights that the compiler made to the types that their kernels store them in, and free each that was
+    converted. Linear."""
+    readers: dict[tuple[int, str], list[tuple[list[np.ndarray], int]]] = {}
+    for node, body in lifted.bodies.items():
+        weights = lifted.weights[node]
+        for position, read in enumerate(body.graph.inputs[body.values :]):
+            if has_own_memory(weights[position]):
+                readers.setdefault((id(weights[position]), element_of(read[0])), []).append((weights, position))
+    for (_, dtype), equal in readers.items():
+        first, position = equal[0]
+        stored = as_stored(first[position], dtype)
+        for weights, position in equal:
+            weights[position] = stored
 
 
 def _without_large(graph: Graph) -> Graph:

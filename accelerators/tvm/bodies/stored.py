@@ -1,7 +1,8 @@
 """Weights in the type that a kernel stores them in.
 
-A large constant of the user's that becomes narrow keeps its array until its kernel's layout is made of it: its node alone says
-the narrow type. So there is no third copy between the user's weights and the kernels'."""
+A large constant that becomes narrow keeps its array at first: its node alone says the narrow type. The user's arrays stay so
+until their kernels' layouts are made of them, so that there is no third copy between the user's weights and the kernels'. Those
+that the compiler made are converted one by one once nothing else holds them: they are never all there in both types."""
 
 from __future__ import annotations
 

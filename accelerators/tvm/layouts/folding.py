@@ -15,7 +15,7 @@ from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import Array, TensorType
 from passes.constants import Namer
-from passes.fold_batch_norm import is_inference, is_only_reader, scale_and_shift, scaled_convolution
+from passes.fold_batch_norm import convolution_factors, is_inference, is_only_reader, scale_and_shift
 
 
 @attrs.frozen(slots=True)
@@ -78,8 +78,10 @@ class _Folding:
         given = [None if entry is None else entry.node.value for entry in op.inputs[1:]]
         if given[0] is None or (len(op.inputs) > 2 and op.inputs[2] is not None and given[1] is None):
             return None
-        scaled = scaled_convolution(op, given[0], given[1] if len(given) > 1 else None, run.scale, run.shift)
-        return scaled if scaled is not None and all(np.isfinite(part).all() for part in scaled) else None
+        factors = convolution_factors(op, given[0], given[1] if len(given) > 1 else None, run.scale, run.shift)
+        if factors is None or not factors.are_finite(given[0]):
+            return None
+        return factors.scaled(given[0]), factors.bias
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node in self.into:

@@ -20,7 +20,6 @@ from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.machine.special import Used
 from graph.build import constant
 from graph.graph import Graph
-from graph.new_array import has_own_memory
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.pauses import collector_paused
 from graph.rewrite import Rewriter
@@ -209,7 +208,7 @@ class _Narrowing:
         """A constant in the narrow type, once for all who read it."""
         if entry not in self.constants:
             declared = TensorType(self.dtype, array.shape)
-            held = array if array.nbytes >= LATER and not has_own_memory(array) else as_stored(array, self.dtype)
+            held = array if array.nbytes >= LATER else as_stored(array, self.dtype)
             node = constant(held, self.namer(f"{entry.name}_{self.dtype}")).evolve(output_types=(declared,))
             self.constants[entry] = self.rewriter.keep(node)[0]
         return self.constants[entry]

@@ -5,6 +5,8 @@ ops that TVM has only the parts of are taken apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -29,6 +31,18 @@ DEEPEST = 3
 """Parts may be taken apart in turn, so many times."""
 
 Supports = Callable[[Node, Graph], "bool | str"]
+
+_types_alone = ContextVar("types_alone", default=False)
+
+
+@contextmanager
+def types_alone() -> Iterator[None]:
+    """What is prepared inside is only asked about: weights that a batch norm scales stay as they are, which takes no memory."""
+    token = _types_alone.set(True)
+    try:
+        yield
+    finally:
+        _types_alone.reset(token)
 
 
 def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
@@ -55,7 +69,8 @@ def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
     current = hold_weights(_typed(graph))
     yield current
     for name in PASSES:
-        current = apply_pass(current, name, verify=False)
+        options = {"scale_weights": False} if name == "FoldBatchNorm" and _types_alone.get() else {}
+        current = apply_pass(current, name, verify=False, **options)
         yield current
     current = _typed(current)
     yield current

@@ -14,8 +14,11 @@ import pytest
 
 import partita as pt
 from accelerators.tvm.bodies.stored import LATER, as_stored
+from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled import assembling
+from accelerators.tvm.layouts import narrowing
 from benchmarks import memory
+from graph.new_array import new_array
 from graph.node import Node
 from tests.accelerators.tvm.running import compiled
 
@@ -110,6 +113,51 @@ def test_folded_weights_are_freed_as_they_are_packed(precision, dtype, packed):
         (number, held_in, array), *others = packed
         assert not others and held_in == dtype and number not in {id(node.value) for node in graph.nodes}
         assert array() is None
+
+
+def test_the_compilers_weights_are_narrow_before_any_kernel_is_compiled(monkeypatch):
+    """So that they are never all there in float32 and in bfloat16."""
+    wide: list[Any] = []
+    there: list[bool] = []
+    narrow, build = narrowing.narrow, Workers.build
+
+    def watched(self: Workers, body: Any) -> Any:
+        there.extend(array() is not None for array in wide)
+        return build(self, body)
+
+    def recorded(graph: pt.Graph, *rest: Any) -> Any:
+        wide.extend(weakref.ref(node.value) for node in graph.nodes if node.value is not None and node.value.nbytes >= LATER)
+        result = narrow(graph, *rest)
+        kept = {id(node.value) for node in result.graph.nodes if node.value is not None}
+        assert all(id(array()) in kept for array in wide), "nothing is converted while the graph in float32 is there"
+        return result
+
+    monkeypatch.setattr(narrowing, "narrow", recorded)
+    monkeypatch.setattr(Workers, "build", watched)
+    with _no_collector():
+        pt.compile(_normed(), "cpu", {"PRECISION": "bf16", "CACHE_DIR": None})
+    assert there and not any(there)
+
+
+def test_a_weight_of_the_compilers_that_two_kernels_read_is_converted_once(packed):
+    array = new_array((512, 256), np.float32)
+    array[...] = _numbers(512, 256)
+    x, w = pt.variable("x", "float32", (4, 512)), pt.constant(array)
+    y = pt.variable("y", "float32", (9, 512))
+    pt.compile(pt.Graph([pt.op("MatMul", x, w), pt.op("MatMul", y, w)]), "cpu", {"PRECISION": "bf16", "CACHE_DIR": None})
+    assert [dtype for _, dtype, _ in packed] == ["bfloat16"] * 2 and len({number for number, _, _ in packed}) == 1
+
+
+def test_a_query_makes_no_weights(monkeypatch):
+    graph, sizes = _normed(), list[int]()
+
+    def recorded(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        sizes.append(int(np.prod(shape)))
+        return new_array(shape, dtype)
+
+    monkeypatch.setattr("passes.fold_batch_norm.new_array", recorded)
+    assert set(pt.query(graph, "cpu").values()) == {"cpu"}
+    assert sizes and max(sizes) == 96
 
 
 def test_numbers_too_large_for_float16_become_its_largest():
