@@ -30,7 +30,8 @@ def largest(walk: Walk, node: Node) -> bool | None:
 
 
 def mean(walk: Walk, node: Node) -> bool | None:
-    """A mean of the integers, as a number."""
+    """A mean of the integers, as a number. That of a window adds the numbers that they stand for, tap by tap, because it often
+    lies in the middle of two integers: what the additions round then decides, and is to be the same as in ONNX's reference."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node.inputs[0]) or ()
     window: Window | None
     if node.op == "GlobalAveragePool" and len(shape) == 4:
@@ -47,7 +48,7 @@ def mean(walk: Walk, node: Node) -> bool | None:
         return None
     read = walk.sides.unsigned(source, True)
     scale = walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")
-    more = {**window_attributes(window), "zero": scaling.unsigned_point}
+    more = {**window_attributes(window), "zero": scaling.unsigned_point, "adds_numbers": int(node.op == "AveragePool")}
     walk.sides.keep(node, node.evolve(op="Mean", domain=DOMAIN, inputs=(read, scale), attrs=frozen_attrs(more)), True)
     return True
 

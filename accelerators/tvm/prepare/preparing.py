@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
     current = hold_weights(_typed(graph))
     yield current
     for name in PASSES:
-        options = {"scale_weights": False} if name == "FoldBatchNorm" and _types_alone.get() else {}
+        options: dict[str, Any] = {"scale_weights": False} if name == "FoldBatchNorm" and _types_alone.get() else {}
         current = apply_pass(current, name, verify=False, **options)
         yield current
     current = _typed(current)

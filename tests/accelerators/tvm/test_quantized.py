@@ -137,6 +137,27 @@ def test_pools_read_integers(op: str, attributes: dict[str, object], channels: i
     assert (off > 0).mean() < 5e-3
 
 
+@pytest.mark.parametrize(
+    "attributes", [{"pads": [1, 1, 1, 1], "strides": [2, 2]}, {"kernel_shape": [2, 2]}, {"kernel_shape": [9, 7]}]
+)
+@pytest.mark.parametrize("point", [0, 100])
+def test_a_mean_in_the_middle_of_two_integers_falls_as_in_the_reference(attributes: dict[str, object], point: int) -> None:
+    """A window of 4 or 6 integers has such means, and what float32 rounds decides, integers being quantized as before."""
+    x = dequantized(pt.variable("x", "uint8", (2, 8, 9, 7)), 0.05, 100)
+    image = quantized(convolved(x, 8, 40, 1, 1), 0.043, point)
+    given = pt.variable("given", "uint8", (2, 40, 9, 7))
+
+    def pooled(integers: pt.Node) -> pt.Node:
+        numbers = dequantized(integers, 0.043, point, dtype="uint8")
+        return quantized(pt.op("AveragePool", numbers, **{"kernel_shape": [3, 3], **attributes}), 0.043, point)
+
+    model = compiled(typed(pooled(image), image))
+    result, seen = model.run([integers(4, (2, 8, 9, 7), "uint8")], [None, None])
+    assert any("Mean" in kernel.text or "mean" in kernel.text for kernel in model.kernels())
+    (wanted,) = interpret(typed(pooled(given)), [seen])
+    assert np.array_equal(result, wanted)
+
+
 def test_numbers_round_half_to_even_and_saturate() -> None:
     halves = np.arange(-300, 300, 0.5).astype("f")
     x = np.concatenate([halves, np.array([1e9, -1e9, np.inf, -np.inf], "f")])

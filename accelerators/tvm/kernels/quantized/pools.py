@@ -8,7 +8,18 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32, maximum, minimum
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    exactly,
+    float32,
+    int32,
+    maximum,
+    minimum,
+)
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
@@ -17,6 +28,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
+from graph.types import Array
 
 SCALE, ZERO = 1, 2
 """The inputs of a Mean beside its image."""
@@ -51,12 +63,14 @@ def largest(body: Body, machine: Machine) -> Draft | None:
 
 
 def mean(body: Body, machine: Machine) -> Draft | None:
-    """A mean of quantized numbers, and what follows: their sum is a whole number, from which so many zero points are taken."""
+    """A mean of quantized numbers, and what follows. It is that of the integers, whose sum is exact, or of the numbers that they
+    stand for."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
     if len(roots) != 1:
         return None
     root, pool = roots[0], _Pool.of(body, roots[0], machine)
-    after = make_following(body, root, _mean_of)
+    scale = root.reads[SCALE].node.value if root.attrs.get("adds_numbers", 0) else None
+    after = make_following(body, root, _mean_of if scale is None else _mean_as_it_is)
     position = pool.problem.position(root.inputs[0])
     if after is None or position is None or position in after.operands:
         return None
@@ -69,7 +83,8 @@ def mean(body: Body, machine: Machine) -> Draft | None:
         pixel = kernel.name_value("pixel", n * pool.window.pixels + y * pool.window.out[1] + x)
 
         def chunk(first: Operand, lanes: int) -> None:
-            _mean_at(kernel, pool, inputs[position], spans, (n, first, lanes), writer, pixel)
+            total = _sum_of(kernel, pool, inputs[position], spans, (n, first, lanes), scale)
+            _write_mean(kernel, pool, total, spans, lanes, writer, (pixel, first))
 
         pool.chunks(kernel, machine.lanes, chunk)
 
@@ -77,27 +92,51 @@ def mean(body: Body, machine: Machine) -> Draft | None:
     return pool.problem.draft(kernel, "mean of quantized")
 
 
-def _mean_at(
+def _sum_of(
     kernel: Kernel,
     pool: _Pool,
     image: Buffer,
     spans: list[tuple[Value, Value]],
     chunk: tuple[Value, Operand, int],
-    writer: Writer,
-    pixel: Value,
-) -> None:
-    """The means of some neighbouring channels at one pixel."""
+    scale: Array | None,
+) -> Registers:
+    """The sums of some neighbouring channels in a window: of the integers as they are stored, or, with a scale, of the numbers
+    that they stand for, each rounded before it is added."""
     (top, down), (left, across) = spans
     n, first, lanes = chunk
-    acc = kernel.registers("acc", int32, (1,), lanes)
-    acc[0] = 0
+    acc = kernel.registers("acc", int32 if scale is None else float32, (1,), lanes)
+    acc[0] = 0 if scale is None else 0.0
     with kernel.loop(down, "r") as r, kernel.loop(across, "c") as c:
         at = ((top + r) * pool.window.sizes[1] + left + c) * pool.channels + first
-        acc[0] = acc[0] + image.vector(lanes, n, at).cast(int32)
+        stored = image.vector(lanes, n, at).cast(int32)
+        number = stored if scale is None else exactly((stored - pool.zero).cast(float32) * float(scale.item()))
+        acc[0] = acc[0] + number
+    return acc
+
+
+def _write_mean(
+    kernel: Kernel,
+    pool: _Pool,
+    total: Registers,
+    spans: list[tuple[Value, Value]],
+    lanes: int,
+    writer: Writer,
+    at: tuple[Value, Operand],
+) -> None:
+    """The sums over how many numbers they are of, from which so many zero points are taken where they are of integers."""
+    (_, down), (_, across) = spans
+    pixel, first = at
     counted = down * across if pool.counts_inside else down * 0 + pool.window.count
     with kernel.lanes(lanes) as lane:
-        centred = acc.lane(0, lane) - (down * across).cast(int32) * pool.zero
-        writer.store(centred.cast(float32) / counted.cast(int32).cast(float32), (pixel, first + lane))
+        summed = total.lane(0, lane)
+        centred = summed if total.buffer.element is float32 else (summed - (down * across).cast(int32) * pool.zero).cast(float32)
+        writer.store(centred / counted.cast(int32).cast(float32), (pixel, first + lane))
+
+
+def _mean_as_it_is(node: Node, x: Numbers) -> Value:
+    """The mean of numbers."""
+    number: Value = x[0]
+    return number
 
 
 def _mean_of(node: Node, x: Numbers) -> Value:
