@@ -28,6 +28,17 @@ def test_it_agrees_with_the_reference() -> None:
     np.testing.assert_allclose(mine, want, rtol=1e-4, atol=1e-5)
 
 
+def test_what_weights_of_4_bits_multiply_is_not_rounded_to_bytes() -> None:
+    random = np.random.default_rng(0)
+    blocks, scales = random.integers(0, 256, (64, 4, 16)).astype("uint8"), random.uniform(0.01, 0.02, 256).astype("float32")
+    sizes = {"K": 128, "N": 64, "bits": 4, "block_size": 32}
+    given = pt.variable("given", "float32", (2, 128)), pt.constant(blocks), pt.constant(scales)
+    graph = pt.Graph([pt.op("MatMulNBits", *given, domain="com.microsoft", **sizes)], opsets={"": 21, "com.microsoft": 1})
+    numbers = random.standard_normal((2, 128)).astype("float32")
+    (mine,), (want,) = run("openvino", graph, numbers), run("reference", graph, numbers)
+    assert np.abs(mine - want).max() < 1e-5 * np.abs(want).max()
+
+
 def test_one_unknown_op_leaves_the_others() -> None:
     x = pt.variable("x", "float32", (3, 3))
     a = pt.op("Relu", x, name="a")
