@@ -15,7 +15,6 @@ from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from graph.node import Node
-from graph.ops.fitting import shape_of
 from graph.types import TensorType
 
 
@@ -74,17 +73,6 @@ def _is_written_out(node: Node) -> bool:
     return isinstance(size, int) and size > LONGEST and all(entry.node.value is not None for entry in node.reads)
 
 
-def _reflects_twice(node: Node) -> bool:
-    """Is the padding longer than what there is to reflect, or not known?"""
-    shape, pads = shape_of(node.inputs[0]), node.attrs.get("pads")
-    given = node.inputs[1] if len(node.inputs) > 1 else None
-    pads = given.node.value.reshape(-1).tolist() if given is not None and given.node.value is not None else pads
-    if node.attrs.get("mode", "constant") != "reflect" or shape is None or pads is None or len(node.inputs) > 3:
-        return bool(node.attrs.get("mode", "constant") == "reflect")
-    both = zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], shape)
-    return any(isinstance(size, int) and max(before, after) >= size > 0 for before, after, size in both)
-
-
 RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
@@ -94,7 +82,6 @@ RULES = (
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for NaN, and does not take every element type"),
     Rule("TopK", lambda n: _dtype(n) == "float64" and FUSED not in n.metadata,
          "TVM's TopK has no order for NaN among float64"),
-    Rule("Pad", _reflects_twice, "TVM reads outside of the data where more is reflected than there is"),
     Rule("Pow", lambda n: "int" in _dtype(n) and "int" in _dtype(n, 1), "TVM makes whole powers in floating point"),
     Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
     Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),
