@@ -2,11 +2,11 @@
 
     python -m benchmarks.any_size [--models NAME ...] [--threads N ...] [--sizes N] [--seconds S] [--limited] [--tiny]
 
-Each model with each number of threads has a fresh process. In it the model is compiled once with symbols for its batch and
-length; at every size it takes turns with Partita compiled for that very size, and with onnxruntime and OpenVINO, which get the
-same file with its symbols. A ratio is our time over the other's, round by round: its geometric mean over the sizes, and the
-worst of them with its size. `difference` is the largest to onnxruntime's answer, as a part of its largest number; `compiled` is
-how many sizes Partita compiled by themselves after the first answer, which should be none."""
+Each model with each number of threads has a fresh process. In it the model is compiled once with symbols for its batch and its
+length, or its height and width; at every size it takes turns with Partita compiled for that very size, and with onnxruntime and
+OpenVINO, which get the same file with its symbols. A ratio is our time over the other's, round by round: its geometric mean
+over the sizes, and the worst of them with its size. `difference` is the largest to onnxruntime's answer, as a part of its
+largest number; `compiled` is how many sizes Partita compiled by themselves after the first answer, which should be none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import partita as pt
 from accelerators.building.specialized import SpecializedSubgraph
 from benchmarks.agreement import error
 from benchmarks.machine import machine_name, processor, usable_cores
-from benchmarks.models.any_size import BATCH, LENGTH, MODELS
+from benchmarks.models.any_size import BATCH, HEIGHT, LENGTH, MODELS, WIDTH
 from benchmarks.peers import onnxruntime as onnxruntime_peer
 from benchmarks.peers import openvino as openvino_peer
 from benchmarks.processes import CutOff, Failed, module_command, run_json
@@ -32,7 +32,7 @@ from benchmarks.progress import Progress, run
 from benchmarks.timing import clocked, geometric_mean, interleaved, ratio
 from graph.types import TensorType
 
-MEASURED = ("bert", "gpt2", "vit", "resnet50", "unet")
+MEASURED = ("bert", "gpt2", "vit-any", "resnet50", "unet-any")
 """Measured unless others are named."""
 
 LIMITED = ("bert", "resnet50")
@@ -43,6 +43,12 @@ BATCHES = {"bert": 8, "gpt2": 4, "resnet50": 16, "mobilenet_v2": 16, "squeezenet
 
 LENGTHS = {"bert": 512, "gpt2": 512}
 """The longest text."""
+
+SIDES = {
+    "vit-any": ((224, 224), (160, 256), (288, 288)),
+    "unet-any": ((256, 256), (128, 192), (320, 224), (64, 64), (384, 384)),
+}
+"""Heights and widths of images, one after the other, of models that take any."""
 
 TOKENS = 2048
 """More tokens than this at once are not measured."""
@@ -129,8 +135,11 @@ def compiled_alone(model: pt.CompiledModel) -> int:
 
 
 def sizes_of(name: str, count: int) -> list[dict[str, int]]:
-    """So many sizes, drawn evenly on a scale of powers, so that there are as many short texts as long ones."""
+    """So many sizes, drawn evenly on a scale of powers, so that there are as many short texts as long ones; of images in their
+    own list."""
     random, drawn = np.random.default_rng(18), list[dict[str, int]]()
+    if name in SIDES:
+        return [{BATCH: 1, HEIGHT: height, WIDTH: width} for height, width in SIDES[name][:count]]
     while len(drawn) < count:
         size = {BATCH: _drawn(random, BATCHES.get(name, 4))}
         if name in LENGTHS:

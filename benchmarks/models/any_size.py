@@ -11,12 +11,12 @@ import attrs
 import numpy as np
 
 import partita as pt
-from benchmarks.models.own import OWN
+from benchmarks.models.own import OWN, unet
 from benchmarks.models.zoo import zoo_model
 
 Value = pt.Node
 
-BATCH, LENGTH = "batch", "length"
+BATCH, LENGTH, HEIGHT, WIDTH = "batch", "length", "height", "width"
 """The symbols."""
 
 
@@ -114,12 +114,28 @@ def gpt2(sizes: Sizes = GPT2) -> pt.Graph:
 def vit(sizes: Sizes = VIT, side: int = 224) -> pt.Graph:
     """A ViT of square images of this side, in patches of 16 pixels."""
     image = pt.variable("image", "float32", (BATCH, 3, side, side))
-    writer, count = _Writer(sizes, 1e-12), (side // 16) ** 2
+    return _vit(sizes, image, lambda writer, _: writer.weight("places", 1, (side // 16) ** 2 + 1, sizes.width))
+
+
+def vit_of_any_image(sizes: Sizes = VIT, side: int = 14) -> pt.Graph:
+    """A ViT whose positions were learned on so many patches squared, and are interpolated for other images."""
+
+    def places(writer: _Writer, patches: Value) -> Value:
+        size = pt.op("Concat", _whole([1, sizes.width]), pt.op("Shape", patches, start=2, end=4), axis=0)
+        learned = pt.op("Resize", writer.weight("places", 1, sizes.width, side, side), None, None, size, mode="cubic")
+        flat = pt.op("Transpose", pt.op("Reshape", learned, _whole([0, sizes.width, -1])), perm=[0, 2, 1])
+        return pt.op("Concat", writer.weight("place", 1, 1, sizes.width), flat, axis=1)
+
+    return _vit(sizes, pt.variable("image", "float32", (BATCH, 3, HEIGHT, WIDTH)), places)
+
+
+def _vit(sizes: Sizes, image: Value, places: Callable[[_Writer, Value], Value]) -> pt.Graph:
+    writer = _Writer(sizes, 1e-12)
     cut = pt.op("Conv", image, writer.weight("patches", sizes.width, 3, 16, 16, scale=0.05), strides=[16, 16])
     patches = pt.op("Transpose", pt.op("Reshape", cut, _whole([0, sizes.width, -1])), perm=[0, 2, 1])
     size = pt.op("Concat", pt.op("Shape", image, start=0, end=1), _whole([1, sizes.width]), axis=0)
     first = pt.op("Expand", writer.weight("first", 1, 1, sizes.width), size)
-    x = pt.op("Add", pt.op("Concat", first, patches, axis=1), writer.weight("places", 1, count + 1, sizes.width))
+    x = pt.op("Add", pt.op("Concat", first, patches, axis=1), places(writer, cut))
     for _ in range(sizes.layers):
         x = pt.op("Add", writer.attention(writer.norm(x), lambda scores: scores), x)
         x = pt.op("Add", writer.hidden(writer.norm(x), _gelu), x)
@@ -133,9 +149,11 @@ MODELS: Mapping[str, Callable[[], pt.Graph]] = {
     "vit": vit,
     "vit-160": lambda: vit(side=160),
     "vit-288": lambda: vit(side=288),
+    "vit-any": vit_of_any_image,
     "resnet50": lambda: zoo_model("resnet50", BATCH),
     "mobilenet_v2": lambda: OWN["mobilenet_v2"](BATCH),
     "unet": lambda: OWN["unet"](BATCH),
+    "unet-any": lambda: unet(BATCH, (HEIGHT, WIDTH)),
     "squeezenet": lambda: zoo_model("squeezenet", BATCH),
 }
 """What writes each model."""

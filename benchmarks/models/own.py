@@ -16,14 +16,15 @@ Value = pt.Node
 class Builder:
     """Makes layers; each weight is drawn from a seed of its own name."""
 
-    def __init__(self, batch: int | str, size: int) -> None:
-        self.x = pt.variable("image", "float32", (batch, 3, size, size))
+    def __init__(self, batch: int | str, size: int | tuple[int | str, int | str]) -> None:
+        height, width = (size, size) if isinstance(size, int) else size
+        self.x = pt.variable("image", "float32", (batch, 3, height, width))
         self.channels = {self.x: 3}
         self.count = 0
 
     def finish(self, value: Value, name: str) -> pt.Graph:
-        """The finished graph with its types."""
-        return pt.apply_pass(pt.Graph([value], [self.x], name), "InferShape")
+        """The finished graph with its types, as far as they are known of images of any size."""
+        return pt.apply_pass(pt.Graph([value], [self.x], name), "InferShape", strict=False)
 
     def name(self, kind: str) -> str:
         """The next name of a layer."""
@@ -117,7 +118,7 @@ def depthwise(batch: int | str) -> pt.Graph:
     return b.finish(b.classifier(b.swish(b.norm(b.conv(x, 1280, gain=1)))), "depthwise")
 
 
-def unet(batch: int | str, size: int = 256, width: int = 32, levels: int = 4) -> pt.Graph:
+def unet(batch: int | str, size: int | tuple[int | str, int | str] = 256, width: int = 32, levels: int = 4) -> pt.Graph:
     """A U-Net: the deep half of the way up is learned (ConvTranspose), the rest interpolates (Resize)."""
     b = Builder(batch, size)
 
