@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,8 @@ class Config:
     """For each device label, a value for each of the device's keys."""
     stand_ins: Sequence[tuple[Device, Mapping[str, Any]]] = ()
     """Devices, with their values, that take a size while another compiles it in the background; empty: calls wait for it."""
+    said: Mapping[str, Set[str]] = attrs.field(factory=dict)
+    """For each device label the keys whose values were given; the others have the device's own values."""
 
     def of(self, device: Device, first: bool) -> Config:
         """The settings for one device alone; pictures are drawn for the first device."""
@@ -92,20 +94,24 @@ def read_config(config: Mapping[str, Any] | None, devices: Sequence[Device]) -> 
         key = next(iter(flat))
         remedy = did_you_mean(key, {*labels, HETERO}) or f"Configure by device: config={{{devices[0].label!r}: {{{key!r}: ...}}}}"
         raise UnknownDevice(f"{key!r} is none of the devices asked for", where="config", remedy=remedy)
-    return Config(_read_hetero(hetero), {device.label: _values(device, nested, flat, everywhere) for device in devices})
+    own = {device.label: _given(device, nested, flat, everywhere) for device in devices}
+    values = {device.label: device.accelerator.full_config(own[device.label]) for device in devices}
+    said = {label: frozenset(key.removeprefix("KEY_") for key in keys) for label, keys in own.items()}
+    return Config(_read_hetero(hetero), values, said=said)
 
 
-def _values(
+def _given(
     device: Device, nested: Mapping[str, Mapping[str, Any]], flat: Mapping[str, Any], everywhere: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """What is said of one device."""
     own = {**everywhere, **nested.get(device.accelerator.name, {}), **nested.get(device.label, {}), **flat}
     if device.device_id is None:
-        return device.accelerator.full_config(own)
+        return own
     for key in ("DEVICE_ID", "KEY_DEVICE_ID"):
         if str(own.pop(key, device.device_id)) != device.device_id:
             remedy = "Say it once: after the dot, or in the configuration"
             raise BadConfig(f"{key} is another one than the device asked for", where=f"config of {device.label!r}", remedy=remedy)
-    return device.accelerator.full_config({**own, "DEVICE_ID": device.device_id})
+    return {**own, "DEVICE_ID": device.device_id}
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

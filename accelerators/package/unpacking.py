@@ -116,15 +116,13 @@ class _Importing:
         was compiled with.
         """
         every = {device.label: device for device in [*devices, *(self.others() or ())]}
-        given = read_config(self.config, list(every.values())).by_device
-        asked = read_config({}, list(every.values())).by_device
-        config = {label: dict(values) for label, values in given.items()}
+        given = read_config(self.config, list(every.values()))
+        config = {label: dict(values) for label, values in given.by_device.items()}
         for row in self.rows:
             if row["device"] in config:
-                known = config[row["device"]]
-                for name, value in self.stated(row, every[row["device"]]).items():
-                    if known[name] == asked[row["device"]][name]:
-                        known[name] = value
+                stated = self.stated(row, every[row["device"]])
+                said = given.said[row["device"]]
+                config[row["device"]].update({name: value for name, value in stated.items() if name not in said})
         return config
 
     def stated(self, row: Row, device: Device) -> dict[str, Any]:

@@ -221,6 +221,13 @@ def test_a_configuration_that_cannot_be_is_not_blamed_on_the_file(tmp_path):
             pt.compile(small_net(), "cpu", {"NUM_THREADS": number})
 
 
+def test_a_value_that_the_importer_says_counts_even_if_it_is_the_default(tmp_path):
+    pt.compile(small_net(), "reference", config={"PERF_COUNT": True}).export(tmp_path / "net.partita")
+    said = [{}, {"PERF_COUNT": False}, {"KEY_PERF_COUNT": False}, {"reference": {"PERF_COUNT": False}}]
+    models = [pt.import_model(tmp_path / "net.partita", config=config) for config in said]
+    assert [model.units[0].config["PERF_COUNT"] for model in models] == [True, False, False, False]
+
+
 def test_without_a_place_for_temporary_files_nothing_is_imported(tmp_path, monkeypatch):
     compiled("cpu").export(tmp_path / "net.partita")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
