@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, ModuleType
 
 PATIENCE = 30.0
 """Seconds that a fork waits for imports, of which one may itself wait for what the forking thread imports."""
@@ -34,8 +34,9 @@ def _wait() -> None:
 
 
 def _half_imported() -> set[str]:
-    """The modules that some thread is importing."""
-    specs = ((name, getattr(module, "__spec__", None)) for name, module in list(sys.modules.items()))
+    """The modules that some thread is importing. None is asked: one that is loaded when it is first used would be loaded now."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if issubclass(type(module), ModuleType)]
+    specs = ((name, object.__getattribute__(module, "__dict__").get("__spec__")) for name, module in modules)
     return {name for name, spec in specs if getattr(spec, "_initializing", False)}
 
 

@@ -52,9 +52,25 @@ if child == 0:
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
 
+FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED = """
+import importlib.util, os, pathlib
+import accelerators.process.forking
+sys.path.insert(0, args[0])
+spec = importlib.util.find_spec("slow")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+sys.modules["slow"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["slow"])
+child = os.fork()
+if child == 0:
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert not (pathlib.Path(args[0]) / "begun").exists(), "the fork loaded it"
+assert sys.modules["slow"].answer == 42
+"""
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("script", [FORKS, FORKS_WHILE_IT_IS_IMPORTED])
+@pytest.mark.parametrize("script", [FORKS, FORKS_WHILE_IT_IS_IMPORTED, FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED])
 def test_the_child_imports_what_it_likes(tmp_path, script) -> None:
     for name, text in {"slow": SLOW_MODULE, "another": "", "forker": FORKER}.items():
         (tmp_path / f"{name}.py").write_text(text)
