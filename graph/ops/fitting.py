@@ -148,7 +148,8 @@ def _grid(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
     """The slope is broadcast to the data, and not the other way round; below opset 7 it may be one number for each channel."""
     data, slope = shapes[:2]
-    by_channel = data and slope and len(slope) == 1 and len(data) > 1 and slope[0] == data[1]
+    channels = data[1] if data and len(data) > 1 else 0
+    by_channel = slope is not None and len(slope) == 1 and (slope[0] == channels or not isinstance(channels, int))
     if data and slope and not by_channel:
         yield from _each(slope[::-1], "one or equal", data[::-1], "the sizes of the slope and of the data")
 

@@ -144,3 +144,4 @@ def test_what_goes_together() -> None:
     assert [Fit(1, "one or equal", 4, "").is_broken(), Fit(2, "one or equal", 4, "").is_broken()] == [False, True]
     by_channel = pt.op("PRelu", pt.variable("x", "float32", (2, 3, 7)), pt.variable("s", "float32", (3,)))
     assert not list(fits(by_channel, [(2, 3, 7), (3,)]))
+    assert not any(fit.is_broken() for fit in fits(by_channel, [(2, "c", 7), (3,)]))
