@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -329,6 +330,36 @@ def test_a_call_like_the_one_before_looks_up_the_kind_of_its_inputs_alone(monkey
 
     monkeypatch.setattr(Captured, "_kind", noted)
     assert same(call(x), module(x)) and len(looked) == 1
+
+
+def test_layers_of_one_class_keep_a_model_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch captures one graph for all of them, and hands it the parameters of the one that is called."""
+    from partita.torch_compile import graph_call
+
+    given_to, unchanged = list[Any](), graph_call.compiled
+    monkeypatch.setattr(graph_call, "KEPT", 1)
+    monkeypatch.setattr(graph_call, "compiled", lambda *given: given_to.append(given) or unchanged(*given))
+    layers, x = [mlp() for _ in range(3)], torch.randn(2, 8)
+    calls = [on_reference(layer) for layer in layers]
+    for _ in range(2):
+        for call, layer in zip(calls, layers, strict=True):
+            assert same(call(x), layer(x))
+    assert len(given_to) == 3
+
+
+def test_models_of_parameters_that_are_no_more_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partita.torch_compile import graph_call
+
+    monkeypatch.setattr(graph_call, "KEPT", 2)
+    module = torch.fx.symbolic_trace(lambda x, weight: (torch.matmul(x, weight),))
+    call, x = graph_call.GraphCall(module, "reference", None), torch.randn(2, 4)
+    for _ in range(4):
+        weight = torch.nn.Parameter(torch.randn(4, 4))
+        assert same(call(x, weight), (x @ weight,))
+        gc.collect()
+    for batch in range(3, 7):
+        call(torch.randn(batch, 4), weight)
+    assert len(call._ready) == 2
 
 
 def test_parameters_made_under_inference_mode_may_change() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import attrs
 import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Versions = tuple[list[int], list[int]]
 
 KEPT = 8
-"""Compiled models that are kept, for inputs of different kinds."""
+"""Compiled models that are kept of each set of constants, for inputs of different kinds."""
 
 
 @attrs.frozen(eq=False)
@@ -36,8 +36,12 @@ class Ready:
     exported: Exported
     model: CompiledModel | None
     """None where the graph only hands its inputs on, or views of them."""
-    constants: tuple[torch.Tensor, ...]
-    """The parameters and buffers that are constants of the model."""
+    constants: list[int]
+    """The identities of the parameters and buffers that are constants of the model."""
+    held: tuple[ref[torch.Tensor], ...]
+    """Those themselves, which it does not keep alive."""
+    gone: list[ref[torch.Tensor]]
+    """Those that are no more: nobody can call it any more, and another tensor may have the identity of one."""
     versions: Versions
     """How often torch had changed each of them, and where their numbers stood."""
     others: tuple[int, ...]
@@ -52,7 +56,8 @@ class Ready:
         hundreds of them, which are looked at in each call."""
         given = [inputs[i] for i in self.exported.fixed]
         return (
-            all(map(is_, given, self.constants))
+            not self.gone
+            and list(map(id, given)) == self.constants
             and _versions(given) == self.versions
             and captured.kind(inputs, dynamic, self.others) == self.kind
         )
@@ -107,21 +112,32 @@ class GraphCall:
                 ready = self._compiled(inputs)
                 key = self._captured.kind(inputs, self._dynamic)
                 self._ready[key] = ready
-                while len(self._ready) > KEPT:
-                    self._ready.popitem(last=False)
+                self._forget(ready.constants)
             self._ready.move_to_end(key)
             self._last = ready
             return ready
+
+    def _forget(self, constants: list[int]) -> None:
+        """Let go the models of constants that are no more, and the oldest of these constants if there are too many.
+
+        torch hands all modules of one class the same graph, say the layers of a model that are compiled one by one: each has
+        constants, and models, of its own."""
+        for key in [key for key, ready in self._ready.items() if ready.gone]:
+            del self._ready[key]
+        alike = [key for key, ready in self._ready.items() if ready.constants == constants]
+        for key in alike[:-KEPT]:
+            del self._ready[key]
 
     def _compiled(self, inputs: Sequence[Any]) -> Ready:
         """A model that is compiled for such inputs."""
         exported = self._exported(inputs)
         model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
-        constants = tuple(inputs[i] for i in exported.fixed)
+        constants, gone = [inputs[i] for i in exported.fixed], list[Any]()
+        held = tuple(ref(tensor, gone.append) for tensor in constants)
         fixed = set(exported.fixed)
         others = tuple(i for i in range(len(inputs)) if i not in fixed)
         kind = self._captured.kind(inputs, self._dynamic, others)
-        return Ready(exported, model, constants, _versions(constants), others, kind)
+        return Ready(exported, model, list(map(id, constants)), held, gone, _versions(constants), others, kind)
 
     def _exported(self, inputs: Sequence[Any]) -> Exported:
         """Our graph; one with sizes that may change is exported for each of them where torch's exporter wants to know them."""
