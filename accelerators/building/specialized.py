@@ -107,6 +107,13 @@ class SpecializedSubgraph(CompiledSubgraph):
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
 
+    def let_go(self) -> None:
+        """Those of all sizes free what they hold."""
+        with self._guard.lock:
+            subgraphs = [kept.compiled for kept in self._kept.values() if kept.compiled is not None]
+        for compiled in subgraphs:
+            compiled.let_go()
+
     def _handed_over(self, kept: _Kept) -> bool:
         """Forget a size that does not compile, so that it takes no room from others.
 

@@ -100,6 +100,9 @@ class CompiledSubgraph:
         compile the subgraph for that."""
         return None
 
+    def let_go(self) -> None:
+        """Free the device's memory that it holds; the model is closed. Should it run again, it takes that anew."""
+
     def kernels(self) -> Sequence[Any]:
         """The kernels, to look at; empty if the device does not show them."""
         return ()

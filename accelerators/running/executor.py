@@ -130,8 +130,11 @@ class Executor:
         self._threads, self._lock = None, threading.Lock()
 
     def close(self) -> None:
-        """Let buffers go, and threads as soon as no running call holds them."""
+        """Let buffers go, the devices' memory, and threads as soon as no running call holds them."""
         self._pool.clear()
+        for step in self.plan.steps:
+            if isinstance(step, RunStep):
+                step.unit.compiled.let_go()
         with self._lock:
             self._threads = None
 

@@ -79,6 +79,11 @@ class CompiledOpenCl(CompiledTvm):
             return origin.copy()
         return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
 
+    def let_go(self) -> None:
+        """The queue and the memory go."""
+        with self._lock:
+            self._session = None
+
     def renew(self) -> None:
         """A forked process cannot use the device; asked to, it says so."""
         self._lock, self._session = threading.Lock(), None

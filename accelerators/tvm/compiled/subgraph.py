@@ -135,6 +135,12 @@ class CompiledTvm(CompiledSubgraph):
         """Start anew in a forked process, which has no thread that would end a run that one had begun."""
         self._lock, self._main = threading.Lock(), None
 
+    def let_go(self) -> None:
+        """On a GPU the virtual machine goes, and the weights there."""
+        if self.runs_on.machine.is_gpu:
+            with self._lock:
+                self._main, self._machine, self._weights = None, None, []
+
     def _start(self) -> None:
         machine, executable = self.runs_on.machine, self._assembled.executable
         if machine.is_gpu:

@@ -315,6 +315,19 @@ def test_models_on_one_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) 
     del first
     gc.collect()
     assert driver.held - before == size
+    second.close()
+    assert driver.held == before
+
+
+def test_a_closed_model_holds_no_memory_of_the_device_for_any_size() -> None:
+    driver = opencl_driver.drivers()[0]
+    before = driver.held
+    model = pt.compile(pt.Graph([pt.op("Relu", x("batch", 8))], name="net"), "opencl")
+    for batch in (2, 3):
+        np.testing.assert_array_equal(model(numbers(batch, 8))[0], np.maximum(numbers(batch, 8), 0))
+    assert driver.held > before
+    model.close()
+    assert driver.held == before
 
 
 def test_results_are_copied_into_the_callers_arrays() -> None:
