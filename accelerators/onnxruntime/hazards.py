@@ -26,6 +26,8 @@ def refused(node: Node, graph: Graph) -> str | None:
         return "EPContext holds or names code that an engine compiled, which no graph may bring along"
     if node.op == "GatherBlockQuantized":
         return "onnxruntime reads outside of GatherBlockQuantized's data where an index is too large"
+    if node.op == "Attention" and node.domain == "com.microsoft" and not _given(node, 2):
+        return "onnxruntime reads the bias of its own Attention where there is none"
     hazard = _HAZARDS.get(node.op or "") if not node.domain else None
     known = None if hazard is None else hazard(node)
     return known or sums_nothing(node) or may_be_empty(node, graph)

@@ -11,7 +11,7 @@ from graph.microsoft.writing import NoBody, Writing
 from graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
-"""What onnxruntime adds where a key comes after the query."""
+"""What onnxruntime adds where a key comes after the query, whatever the mask says of it."""
 
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
@@ -45,7 +45,7 @@ def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: 
     for name in ("past_present_share_buffer", "do_rotary"):
         if w.attr(name, 0):
             raise NoBody(f"its attribute {name} is {w.attr(name, 0)}, and only 0 is known", where=w.where)
-    size, heads = _head_size(w), int(w.attr("num_heads", 1))
+    size, heads = _head_size(w), _head_count(w)
     sizes = [int(one) for one in w.attr("qkv_hidden_sizes", ())] or [size * heads] * 3
     parts = w.ops("Split", 3, product, w.array(sizes), axis=2)
     given = [_with_heads(w, part, heads) for part in parts]
@@ -59,7 +59,7 @@ def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: 
 
 def _parts(w: Writing) -> list[NodeEntry]:
     """Queries, keys and values as [batch, heads, rows, size], with their bias."""
-    heads = int(w.attr("num_heads", 1))
+    heads = _head_count(w)
     if w.rank(0) != 3 or not w.has(1) or not w.has(2):
         raise NoBody("queries, keys and values that are one value are not known", where=w.where)
     if w.rank(1) == 4:
@@ -101,8 +101,10 @@ def _attended(
         keys, values = (w.op("Concat", old, new, axis=2) for old, new in zip(past, (keys, values), strict=True))
     scores = w.op("Mul", w.op("MatMul", queries, w.op("Transpose", keys, perm=[0, 1, 3, 2])), _scale(w))
     mask, bias = added
-    later = _later(w, queries, keys) if w.attr("unidirectional", 0) else None
-    for addend in (_mask(w, mask, keys), later, w.input(bias) if bias is not None and w.has(bias) else None):
+    filtered = _mask(w, mask, keys)
+    if w.attr("unidirectional", 0) and (w.type(0).shape or ())[1:2] != (1,):
+        filtered = _without_later(w, queries, (keys, given[1]), filtered)
+    for addend in (filtered, w.input(bias) if bias is not None and w.has(bias) else None):
         scores = scores if addend is None else w.op("Add", scores, addend)
     seen = w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
     return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, -1])), keys, values
@@ -114,9 +116,16 @@ def _scale(w: Writing) -> NodeEntry:
     return w.array(given or 1 / math.sqrt(_head_size(w)), np.float32)
 
 
+def _head_count(w: Writing) -> int:
+    heads = int(w.attr("num_heads", 0))
+    if heads < 1:
+        raise NoBody(f"its attribute num_heads is {heads}, and at least 1 is needed", where=w.where)
+    return heads
+
+
 def _head_size(w: Writing) -> int:
     """How many numbers a head of the queries has."""
-    heads, sizes = int(w.attr("num_heads", 1)), w.attr("qkv_hidden_sizes", ())
+    heads, sizes = _head_count(w), w.attr("qkv_hidden_sizes", ())
     if sizes:
         return int(sizes[0]) // heads
     by_one_product = w.node.op != "MultiHeadAttention"
@@ -154,13 +163,17 @@ def _within(w: Writing, i: int, keys: NodeEntry) -> NodeEntry:
     return w.op("And", seen, w.op("GreaterOrEqual", positions, w.op("Reshape", starts, w.array([-1, 1, 1, 1]))))
 
 
-def _later(w: Writing, queries: NodeEntry, keys: NodeEntry) -> NodeEntry:
-    """What is added to the scores of keys that come after the query, whose rows are the last ones."""
-    columns = _counted(w, keys)
-    rows, total = (_rows(w, entry) for entry in (queries, keys))
-    last = w.op("Add", _counted(w, queries), w.op("Sub", total, rows))
+def _without_later(w: Writing, queries: NodeEntry, keys: tuple[NodeEntry, NodeEntry], mask: NodeEntry | None) -> NodeEntry:
+    """What is added to the scores: that of the mask, and the lowest number in its place where a key comes after the query.
+
+    `keys` are all keys and the new ones. A query stands beside the new key of its number; as in onnxruntime, the last query sees
+    all keys, of which there may be more than queries."""
+    columns, rows = _counted(w, keys[0]), _counted(w, queries)
+    total, new = (_rows(w, entry) for entry in keys)
+    is_last = w.op("Equal", rows, w.op("Sub", _rows(w, queries), w.array(1)))
+    last = w.op("Where", is_last, total, w.op("Add", rows, w.op("Sub", total, new)))
     seen = w.op("LessOrEqual", w.op("Unsqueeze", columns, w.array([0])), w.op("Unsqueeze", last, w.array([1])))
-    return w.op("Where", seen, w.array(0.0, np.float32), w.array(LOWEST, np.float32))
+    return w.op("Where", seen, w.array(0.0, np.float32) if mask is None else mask, w.array(LOWEST, np.float32))
 
 
 def _rows(w: Writing, x: NodeEntry) -> NodeEntry:

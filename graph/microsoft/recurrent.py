@@ -28,11 +28,14 @@ def _weights(w: Writing, i: int, scale: int) -> NodeEntry:
     stored, directions = w.known(i), DIRECTIONS.get(str(w.attr("direction", "forward")), 0)
     if stored.ndim != 3 or len(stored) != directions:
         raise NoBody(f"its input {i} does not have a matrix for each direction", where=w.where)
-    scales, points = (_for_each_gate(w.known(k), stored) for k in (scale, scale + 1))
+    scales, points = (_for_each_gate(w, k, stored) for k in (scale, scale + 1))
     numbers = (stored.astype(np.float32) - points.astype(np.float32)) * scales
     return w.array(numbers.transpose(0, 2, 1), np.float32)
 
 
-def _for_each_gate(array: Array, stored: Array) -> Array:
+def _for_each_gate(w: Writing, i: int, stored: Array) -> Array:
     """Scales or zero points, one for each matrix or for each of its columns, as they are multiplied with the matrices."""
-    return array.reshape(len(stored), 1, -1)
+    array, directions = w.known(i), len(stored)
+    if array.size not in (directions, directions * stored.shape[2]):
+        raise NoBody(f"its input {i} is neither one number for each direction nor one for each gate", where=w.where)
+    return array.reshape(directions, 1, -1)

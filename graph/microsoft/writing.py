@@ -113,8 +113,19 @@ class Writing:
         if axis is None or (self.is_single(scale) and self.is_single(point)):
             given = [self.single(scale), self.single(point) if self.has(point) else None]
             return self.op("DequantizeLinear", self.input(x), *given)
-        given = [self.input(scale), self.input(point) if self.has(point) else None]
+        if not self.has(point):
+            return self.op("DequantizeLinear", self.input(x), self.input(scale), axis=axis)
+        given = [self._as_many(scale, point), self._as_many(point, scale)]
         return self.op("DequantizeLinear", self.input(x), *given, axis=axis)
+
+    def _as_many(self, i: int, other: int) -> NodeEntry:
+        """An input, repeated where it is one number and the other input is several: ONNX has a zero point for each scale."""
+        if not self.is_single(i) or self.is_single(other):
+            return self.input(i)
+        value, several = self.values[i], self.values[other]
+        if value is not None and several is not None:
+            return constant(np.broadcast_to(np.asarray(value).reshape(()), np.shape(several)))[0]
+        return self.op("Expand", self.single(i), self.op("Shape", self.input(other)))
 
     def integers(self, x: NodeEntry, scale: int, point: int, like: int) -> NodeEntry:
         """Numbers as integers with an input's scale and zero point; without one, it is a zero of the type of the input `like`."""

@@ -185,6 +185,8 @@ _RAW, _ENDS = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32), np.array([
 _PAST_MASK = np.array([[1, 1, 1, 0, 0, 1, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0]], np.int32)
 _BY_ROWS = (RANDOM.random((2, 5, 5)) > 0.3).astype(np.int32)
 _ADDED = _numbers(1, 2, 5, 5)
+_PADDED, _LOWEST = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], np.int32), float(np.finfo(np.float32).min)
+"""A row whose first queries may see no key at all."""
 
 _LONG = [_numbers(2, 64, 64), (_numbers(64, 192) / 8,), (_numbers(192),)]
 _LONG_MASK = (RANDOM.random((2, 64)) > 0.3).astype(np.int32)
@@ -204,10 +206,18 @@ ATTENTION = [
          schedule="quantized product"),
     Case("QAttention", [*_QUANTIZED, _scale(0.01), _PAST_MASK, _point(7), _point(3, np.int8), _PAST],
          {**_HEADS, "unidirectional": 1}, 2),
+    Case("QAttention", [*_QUANTIZED, _scale(0.01), None, _point(120), (_signed(24),)], _HEADS),
+    Case("QAttention", [*_QUANTIZED, _scales(24), None, _point(120), _point(3, np.int8)], _HEADS),
+    Case("QAttention", [*_QUANTIZED, _scale(0.01), None, _point(120), _signed(24)], _HEADS),
+    Case("Attention", [_X, *_WEIGHTS, _PADDED], {**_HEADS, "unidirectional": 1, "mask_filter_value": _LOWEST}),
     Case("Attention", [*_LONG, _LONG_MASK], _HEADS, schedule="attention"),
     Case("Attention", _LONG, {**_HEADS, "unidirectional": 1}, schedule="attention"),
+    Case("Attention", [*_LONG, _LONG_MASK], {**_HEADS, "unidirectional": 1}, schedule="attention"),
     Case("MultiHeadAttention", [*_LONG[:1] * 3, None, _LONG_MASK], _HEADS, schedule="attention"),
     Case("MultiHeadAttention", [_Q, _K, _V], _HEADS),
+    Case("MultiHeadAttention", [_Q, _K, _V], {**_HEADS, "unidirectional": 1}),
+    Case("MultiHeadAttention", [_K, _Q, _Q], {**_HEADS, "unidirectional": 1}),
+    Case("MultiHeadAttention", [_Q[:, :1].copy(), _K, _V], {**_HEADS, "unidirectional": 1}),
     Case("MultiHeadAttention", [_Q, _K, _V, _QKV_BIAS, np.array([4, 7], np.int32)], _HEADS),
     Case("MultiHeadAttention", [_Q, _Q, _Q, None, _PAST_MASK, None, *_OLD], {**_HEADS, "unidirectional": 1}, 3),
     Case("MultiHeadAttention", [_Q, _Q, _Q, None, None, _ADDED], {**_HEADS, "scale": 0.2}),

@@ -117,10 +117,30 @@ def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direc
          "queries, keys and values that are one value are not known"),
         (Case("Attention", [np.ones((1, 2, 4), "f"), (np.ones((4, 12), "f"),), None, np.ones((1, 1, 8, 8), np.int32)],
               {"num_heads": 2}), "a mask of 4 dimensions is not known"),
+        (Case("Attention", [np.ones((1, 2, 4), "f"), (np.ones((4, 12), "f"),)], {"num_heads": 0}),
+         "its attribute num_heads is 0, and at least 1 is needed"),
     ],
 )
 def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
     with pytest.raises(pt.PartitaError, match=reason):
+        pt.compile(pt.load(case.model()), "reference")(case.feeds)
+
+
+def test_attention_without_a_bias_which_ends_the_process_in_onnxruntime():
+    random = np.random.default_rng(3)
+    case = Case("Attention", [random.random((2, 5, 16)).astype("f"), (random.random((16, 24)).astype("f"),)], {"num_heads": 2})
+    graph = pt.load(case.model())
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    assert placement["node"] == "reference"
+    assert "reads the bias of its own Attention where there is none" in placement.why("node")
+    _agree(list(pt.compile(graph, "cpu")(case.feeds)), list(pt.compile(graph, "reference")(case.feeds)))
+
+
+def test_an_lstm_of_bytes_with_scales_of_another_size():
+    stored = [(np.ones((1, rows, 32), np.uint8),) for rows in (6, 8)]
+    scaling = [(np.ones((1, 3), "f"),), (np.zeros((1, 3), np.uint8),)] * 2
+    case = Case("DynamicQuantizeLSTM", [np.ones((5, 3, 6), "f"), *stored, *[None] * 5, *scaling], {"hidden_size": 8})
+    with pytest.raises(pt.PartitaError, match="its input 8 is neither one number for each direction nor one for each gate"):
         pt.compile(pt.load(case.model()), "reference")(case.feeds)
 
 

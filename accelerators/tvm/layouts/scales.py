@@ -78,7 +78,7 @@ def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None
     array = scale.node.value
     point = np.zeros(array.shape, numpy_dtype(stored)) if given is None else given.node.value
     assert point is not None
-    if array.size == 1:
+    if array.size == point.size == 1:
         return Scaling(array.reshape(()), point.reshape(-1)[0], None)
     shape = any_shape(node[0])
     axis = int(node.attrs.get("axis", 1)) % max(1, len(shape or ()))

@@ -196,6 +196,19 @@ def test_activations_with_a_scale_for_each_channel_are_computed_in_floats() -> N
     assert np.abs(result.astype(int) - wanted).max() <= 1
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_scale_with_a_zero_point_for_each_column(axis: int) -> None:
+    """ONNX has as many of both; onnxruntime runs it all the same."""
+    given, points = integers(0, (5, 24), "uint8"), integers(1, (24,), "int8")
+    x = dequantized(pt.variable("x", "uint8", given.shape), 0.02, 120)
+    stored = pt.constant(integers(2, (24, 24), "int8"))
+    weight = pt.op("DequantizeLinear", stored, pt.constant(np.float32(0.01)), pt.constant(points), axis=axis)
+    graph = pt.apply_pass(pt.Graph([pt.op("MatMul", x, weight)]), "InferShape")
+    (result,), (wanted,) = compiled(graph).run([given], [None]), interpret(graph, [given])
+    np.testing.assert_allclose(result, wanted, atol=1e-3)
+    assert np.abs(wanted).max() > 10
+
+
 def test_the_report_tells_which_products_are_of_integers_and_why_others_are_not() -> None:
     x = pt.variable("x", "float32", (4, 16))
     matrices = [pt.constant(narrow(seed, (16, 16))[0]) for seed in range(3)]
