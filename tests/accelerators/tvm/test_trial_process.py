@@ -91,6 +91,14 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next_one(
     trials.stop()
 
 
+def test_ctrl_c_is_not_for_the_child(trials: TrialProcess) -> None:
+    """A program that goes on after Ctrl-C, as servers do, would be told that TVM's compiler died of what was being tried."""
+    _, process = said(trials, "a")
+    group = os.getpgid(int(process))
+    trials.stop()
+    assert group == int(process) != os.getpgrp()
+
+
 def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_process, "COMMAND", ["/no/such/program"])
     answer, lasting = TrialProcess().ask({}, 60)
