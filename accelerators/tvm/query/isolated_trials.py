@@ -32,7 +32,7 @@ class Isolation:
         A body that was built before is not tried again; nor is a custom op, whose function cannot be sent to another process."""
         if is_built(body, self.machine) or any(extensions.find(node) is not None for node in body.ops):
             return
-        answer, _ = self._ask(body.graph, key=body.key, kind=body.kind)
+        answer, _ = self._ask(body.graph, values=body.values, key=body.key, kind=body.kind)
         if answer is not None:
             raise CompileError(answer)
 
@@ -42,7 +42,7 @@ class Isolation:
         answer, lasting = self._ask(graph)
         return (True if answer is None else answer), lasting
 
-    def _ask(self, graph: Graph, **more: str) -> tuple[str | None, bool]:
+    def _ask(self, graph: Graph, **more: str | int) -> tuple[str | None, bool]:
         from graph.writers.onnx.model import to_model
 
         model = base64.b64encode(to_model(graph).SerializeToString()).decode()

@@ -48,7 +48,9 @@ def _tried(request: dict[str, object]) -> str | None:
     if "key" not in request:
         answer = import_trial(graph, target_machine)
         return None if answer is True else str(answer)
-    body = Body(graph, len(graph.inputs), (), str(request["key"]), str(request["kind"]))
+    values = request["values"]
+    assert isinstance(values, int)
+    body = Body(graph, values, (), str(request["key"]), str(request["kind"]))
     try:
         compile_kernels(lower(body, target_machine).kernels(), target_machine.target)
     except PartitaError as error:

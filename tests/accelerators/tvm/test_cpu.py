@@ -262,6 +262,13 @@ def test_isolated_compilation() -> None:
     assert schedules(check(pt.Graph([pt.op("Relu", pt.op("Cos", x))], inputs=[x]), [normal(3, 1234)], ISOLATE=True))
 
 
+def test_isolated_compilation_of_weights_that_are_laid_out_anew() -> None:
+    """The child knows which inputs of a body are weights."""
+    x, weight, bias = pt.variable("x", "float32", (1, 32, 13, 13)), normal(20, 32, 1, 1), normal(20)
+    graph = pt.Graph([pt.op("Relu", pt.op("Conv", x, pt.constant(weight), pt.constant(bias)))], inputs=[x])
+    assert schedules(check(graph, [normal(1, 32, 13, 13)], ISOLATE=True))
+
+
 def test_a_profile_has_a_row_for_each_launch_of_kernels_that_are_equal() -> None:
     random = np.random.default_rng(0)
     x = pt.variable("x", "float32", (1, 40, 8, 8))
