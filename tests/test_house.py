@@ -49,6 +49,14 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             name = node.args[0] if node.args else None
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 yield node.lineno, name.value
+        elif isinstance(node, ast.Call):
+            yield from ((node.lineno, home) for home in lazy_homes(node).values())
+
+
+def lazy_homes(call: ast.Call) -> dict[str, str]:
+    """The names that a call of `lazily` takes from other modules, and these modules; none of any other call."""
+    homes: dict[str, str] = ast.literal_eval(call.args[1]) if ast.unparse(call.func) == "lazily" else {}
+    return homes
 
 
 def place(path: Path, line: int) -> str:
@@ -108,6 +116,26 @@ def test_every_public_name_is_there(package: str) -> None:
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing_like_it'"):
         module.nothing_like_it
+
+
+def test_names_imported_when_asked_for_are_those_that_type_checkers_see() -> None:
+    """A name that is imported from elsewhere under TYPE_CHECKING would be one thing when checked and another when run."""
+    for path in sources(*STOREYS):
+        tree = ast.parse(path.read_text("utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        homes = {name: home for call in calls for name, home in lazy_homes(call).items()}
+        if not homes:
+            continue
+        checked = [node for part in tree.body if isinstance(part, ast.If) for node in part.body]
+        seen = {name.name: node.module for node in checked if isinstance(node, ast.ImportFrom) for name in node.names}
+        assert homes == seen, path.relative_to(ROOT)
+
+
+def test_imports_that_wait_count_as_imports(tmp_path: Path) -> None:
+    """What `lazily` imports later runs the same way through the storeys as all else."""
+    path = tmp_path / "module.py"
+    path.write_text('__getattr__ = lazily(__name__, {"report_page": "partita.page", "tune": "accelerators"})\n', "utf-8")
+    assert list(imports(path)) == [(1, "partita.page"), (1, "accelerators")]
 
 
 def test_asking_for_a_device_loads_no_kernels() -> None:
