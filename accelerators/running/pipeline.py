@@ -9,14 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.pipelining import PipelineTrial
 from accelerators.running.steps import RunPlan, Step
 
-Submit = Callable[[Callable[[], Any]], Future[Any]]
-"""Has a call run on another thread."""
+
+class Submit(Protocol):
+    """Has a call run on another thread."""
+
+    def __call__(self, call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
+        """A future of what the call returns. `placed` is called when the call has its place in the queue, before the next has."""
+
 
 Run = Callable[["Request | None"], Any]
 """Runs a request; it is given the way that the request takes, or None where it takes no turns."""
@@ -40,7 +45,6 @@ class Pipeline:
     def renew(self) -> None:
         """Begin anew in a forked process, in which no request is on its way."""
         self._changed = threading.Condition()
-        self._submitting = threading.Lock()
         self._number = 0
         self._passed: dict[int, int] = {}
         """By number of each request that is not over: the stages that it has left behind."""
@@ -60,18 +64,17 @@ class Pipeline:
 
     def _in_turn(self, submit: Submit, run: Run) -> Future[Any]:
         """Have a request submitted that runs in its turn; `run` is called with it."""
-        with self._submitting:
-            with self._changed:
-                self._number += 1
-                request = Request(self, self._number)
-                self._passed[request.number] = 0
-            try:
-                future = submit(lambda: self._run(request, run))
-            except BaseException:
-                self._over(request.number)
-                raise
-            future.add_done_callback(lambda done: self._over(request.number))
-            return future
+        request = Request(self)
+        future = submit(lambda: self._run(request, run), lambda: self._enter(request))
+        future.add_done_callback(lambda done: self._over(request.number))
+        return future
+
+    def _enter(self, request: Request) -> None:
+        """Number a request that has its place in the queue."""
+        with self._changed:
+            self._number += 1
+            request.number = self._number
+            self._passed[request.number] = 0
 
     def _run(self, request: Request, run: Run) -> Any:
         """Run the request, and end it when all those before it have ended."""
@@ -111,10 +114,10 @@ def _succeeded(done: Future[Any]) -> bool:
 class Request:
     """The way of one request through the stages; it observes the executor's steps."""
 
-    def __init__(self, pipeline: Pipeline, number: int) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self.number = number
-        """How many were started until this one."""
+        self.number = 0
+        """How many were started until this one; known when it has its place in the queue."""
 
     def __call__(self, step: Step, run: Callable[[], None]) -> None:
         """Run a step in its turn."""

@@ -79,8 +79,8 @@ class RequestQueue:
         self._running: set[Request] = set()
         self._threads = self._idle = 0
 
-    def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """A future of what the call returns."""
+    def submit(self, call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
+        """A future of what the call returns. `placed` is called when the call has its place in the queue, before the next has."""
         deadline = time.monotonic() + (self._limit or threading.TIMEOUT_MAX)
         with self._changed:
             if not self._has_room() and self._refuses:
@@ -96,6 +96,8 @@ class RequestQueue:
             self._start_threads()
             request = Request(self, call, deadline)
             self._waiting.append(request)
+            if placed is not None:
+                placed()
             self._changed.notify_all()
         return request
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.running.pipeline import Pipeline
 from accelerators.running.pipelining import TRIES, WINDOW, PipelineTrial, Window
+from accelerators.running.steps import plan_run
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 
@@ -60,6 +63,33 @@ def test_one_device_works_on_the_second_request_while_another_is_at_the_first() 
     with compiled(first, second) as model:
         results = [model.start(request(number)) for number in (1, 2)]
         assert [float(result.result(LONG)[0][0]) for result in results] == [-1, -2]
+
+
+def test_a_request_that_waits_for_room_holds_no_other_up() -> None:
+    waits, goes_on = threading.Event(), threading.Event()
+    in_time = []
+
+    def without_room(call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
+        waits.set()
+        in_time.append(goes_on.wait(20))
+        return with_room(call, placed)
+
+    def with_room(call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
+        goes_on.set()
+        if placed is not None:
+            placed()
+        future: Future[Any] = Future()
+        future.set_result(call())
+        return future
+
+    with compiled(lambda number: None, lambda number: None) as model:
+        pipeline = Pipeline(plan_run(model.graph, {unit.name: unit for unit in model.units}))
+        waiting = threading.Thread(target=pipeline.submit, args=(without_room, str))
+        waiting.start()
+        assert waits.wait(LONG)
+        assert pipeline.submit(with_room, lambda way: 2).result(LONG) == 2
+        waiting.join(LONG)
+    assert in_time == [True]
 
 
 def test_a_device_takes_requests_one_at_a_time_in_the_order_in_which_they_were_started() -> None:
