@@ -185,6 +185,6 @@ def test_of_bodies_generated_together_the_one_that_fails_is_known(monkeypatch: p
 
     monkeypatch.setattr(building, "generate", generate_some)
     bodies = [make_body(part) for part in single_layers(3)]
-    with Workers(machine, lambda body: {}) as workers:
+    with Workers(machine, lambda body: {}, lambda body: None) as workers:
         futures = [workers.build(body) for body in bodies]
     assert [isinstance(future.exception(), NotSupported) for future in futures] == [False, True, False]
