@@ -184,7 +184,8 @@ def difference(result: list[torch.Tensor], wanted: list[torch.Tensor]) -> float:
     """The largest error of all outputs."""
     if [tensor.shape for tensor in result] != [tensor.shape for tensor in wanted]:
         return float("inf")
-    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) for a, b in zip(result, wanted, strict=True))
+    errors = [(a - b).abs().max() / b.abs().max().clamp(min=1e-6) for a, b in zip(result, wanted, strict=True)]
+    return float(torch.stack(errors).max())
 
 
 def inductor_call(taken: Sample, _: onnx.ModelProto) -> Callable[[], Any]:

@@ -208,14 +208,16 @@ class CompiledModel:
         """
         arrays = self._checker.arrays(args, named)
         queue, traced = self._queue(), self._traced()
-        if self._pipeline is None:
+        pipeline = self._pipeline
+        if pipeline is None:
             return queue.submit(lambda: self._run(arrays, out, traced=traced))
-        return self._pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request, traced))
+        return pipeline.submit(queue.submit, lambda request: self._run(arrays, out, request, traced))
 
     @property
     def pipelined(self) -> bool | None:
         """Do requests pass through the devices in turn (PIPELINE)? None while "AUTO" is still measuring."""
-        return False if self._pipeline is None else self._pipeline.trial.decided
+        pipeline = self._pipeline
+        return False if pipeline is None else pipeline.trial.decided
 
     @contextmanager
     def timeline(self) -> Iterator[Timeline]:

@@ -53,12 +53,11 @@ def _sample(
         distance = np.abs(positions - pixels)
         weights = cubic_kernel(distance, -0.75) if len(taps) == 4 else 1 - distance
         weight = weights.prod(axis=1)
-        if padding == "zeros":
-            weight = weight * ((pixels >= 0) & (pixels < sizes)).all(axis=1)
-        elif padding == "reflection":
+        is_there = ((pixels >= 0) & (pixels < sizes)).all(axis=1) | (padding != "zeros")
+        if padding == "reflection":
             pixels = np.trunc(_reflected(pixels, low, high))
         indices = np.nan_to_num(pixels, nan=0.0).clip(0, sizes - 1).astype(np.int64)
-        y += image[(slice(None), *indices.T)] * weight.astype(image.dtype)
+        y += np.where(is_there, image[(slice(None), *indices.T)], 0) * weight.astype(image.dtype)
     if np.issubdtype(y.dtype, np.inexact):
         y[:, np.isnan(positions).any(axis=1)] = np.nan
     return y
@@ -141,18 +140,29 @@ def roi_align(
     half = coordinate_transformation_mode == "half_pixel"
     y = np.zeros((len(rois), x.shape[1], output_height, output_width), x.dtype)
     for i, (left, top, right, bottom) in enumerate(rois * x.dtype.type(spatial_scale) - (0.5 if half else 0)):
-        rows = _bins(top, bottom, output_height, x.shape[2], sampling_ratio, half)
-        columns = _bins(left, right, output_width, x.shape[3], sampling_ratio, half)
-        y[i] = rows @ x[images[i]] @ columns.T
+        lines = _averaged(x[images[i]], _points(top, bottom, output_height, sampling_ratio, half))
+        y[i] = _averaged(lines.swapaxes(1, 2), _points(left, right, output_width, sampling_ratio, half)).swapaxes(1, 2)
     return y
 
 
-def _bins(start: float, end: float, count: int, length: int, ratio: int, half: bool) -> np.ndarray:
-    """How much each of ``length`` pixels weighs in each of ``count`` bins of one axis."""
+def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.ndarray:
+    """The sampled positions of each of ``count`` bins on one axis: (count, points)."""
     extent = end - start if half else max(end - start, 1.0)
     points = ratio or max(int(np.ceil(extent / count)), 1)
-    positions = start + (np.arange(count * points) + 0.5) * extent / (count * points)
-    known = (positions >= -1) & (positions <= length)
-    positions = positions.clip(0, length - 1)
-    weights = np.clip(1 - np.abs(positions[:, None] - np.arange(length)), 0, 1) * known[:, None]
-    return (weights.reshape(count, points, length).mean(axis=1)).astype(np.float32)
+    return (start + (np.arange(count * points) + 0.5) * extent / (count * points)).reshape(count, points)
+
+
+def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
+    """The means of a (C, length, N) image at the positions of each bin: (C, bins, N).
+
+    A position reads the two pixels around it, also one that weighs nothing, and no others. One outside of the image reads zeros."""
+    length = image.shape[1]
+    means = [np.zeros((image.shape[0], 0, image.shape[2]), image.dtype)]
+    for positions in bins:
+        inside = positions.clip(0, length - 1)
+        low = np.floor(np.nan_to_num(inside)).astype(np.int64)
+        part = (inside - low).astype(np.float32)[:, None]
+        values = image[:, low] * (1 - part) + image[:, np.minimum(low + 1, length - 1)] * part
+        outside = ((positions < -1) | (positions > length))[:, None]
+        means.append(np.where(outside, 0, values).mean(axis=1, keepdims=True, dtype=image.dtype))
+    return np.concatenate(means, axis=1)

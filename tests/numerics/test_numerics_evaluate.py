@@ -223,6 +223,21 @@ def test_quantized_products_by_row_and_column(columns: int) -> None:
     np.testing.assert_array_equal(output, wanted)
 
 
+def test_a_nan_that_no_position_reads_changes_nothing() -> None:
+    image = np.arange(30, dtype=np.float32).reshape(1, 1, 5, 6)
+    spoilt = image.copy()
+    spoilt[0, 0, 0, 0] = np.nan
+    given = np.array([[2, 2, 5, 4], [-9, -9, -5, -5], [0, 0, 2, 2]], np.float32), np.zeros(3, np.int64)
+    means = [evaluate("RoiAlign", [x, *given], {"sampling_ratio": 2}, version=22, n_outputs=1)[0] for x in (image, spoilt)]
+    np.testing.assert_array_equal(means[1].ravel()[:2], means[0].ravel()[:2])
+    assert np.isnan(means[1].ravel()[2])
+    grid = np.array([[[[-3, -3], [0.1, 0.2], [-1.1, -1.1]]]], np.float32)
+    for mode, is_read in (("linear", True), ("nearest", False), ("cubic", True)):
+        samples = [evaluate("GridSample", [x, grid], {"mode": mode}, version=22, n_outputs=1)[0].ravel() for x in (image, spoilt)]
+        np.testing.assert_array_equal(samples[1][:2], samples[0][:2])
+        assert np.isnan(samples[1][2]) == is_read
+
+
 REGION = np.array([[0, 0, 3, 3]], np.float32)
 SQUARE = np.ones((1, 1, 2, 2), np.float32)
 

@@ -65,7 +65,11 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
 
 
 def _is_taken(left: NodeEntry | None, right: NodeEntry | None) -> bool:
-    """Are both matrices, or several, and the sums not longer than 32 bits hold?"""
+    """Are both matrices, or several, and the sums not longer than 32 bits hold?
+
+    A constant of one number is no matrix: a kernel has it in its text."""
+    if any(entry is not None and entry.node.value is not None and entry.node.value.size == 1 for entry in (left, right)):
+        return False
     shapes = [any_shape(entry) for entry in (left, right)]
     return all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
 

@@ -204,6 +204,13 @@ def test_an_op_that_is_written_for_integers_is_that_of_numbers_between(dtype: st
     assert np.array_equal(model.run([given], [None])[0], layer.expected(given))
 
 
+def test_a_whole_product_by_a_matrix_of_one_number() -> None:
+    """A kernel has such a constant in its text, and no kernel of two quantized values reads it."""
+    x = np.array([[7, -2]], np.int8)
+    graph = typed(pt.op("MatMulInteger", pt.constant(np.array([[-3]], np.int8)), pt.variable("x", "int8", x.shape)))
+    assert pt.compile(graph, "cpu")(x)[0].tolist() == [[-21, 6]]
+
+
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_sums_of_products_of_integers_are_exact(dtype: str, known: bool) -> None:
