@@ -155,7 +155,7 @@ def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.
 def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
     """The means of a (C, length, N) image at the positions of each bin: (C, bins, N).
 
-    A position reads the two pixels around it, also one that weighs nothing, and no others. One outside of the image reads zeros."""
+    A position reads the two pixels around it, also one that weighs nothing, and no others. One outside reads zeros."""
     length = image.shape[1]
     means = [np.zeros((image.shape[0], 0, image.shape[2]), image.dtype)]
     for positions in bins:

@@ -10,6 +10,7 @@ from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
+from passes.labour import ENDLESS
 
 _MEASURING = frozenset(("Shape", "Size"))
 
@@ -63,6 +64,11 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
         known = node.value is not None or node.op in _MEASURING
-        if known or (node.is_op and not node.bodies and not is_random(node) and all(e in settled for e in node.reads)):
+        if known or (_is_computed_beforehand(node) and all(e in settled for e in node.reads)):
             settled.update(node.outputs)
     return settled
+
+
+def _is_computed_beforehand(node: Node) -> bool:
+    """Does folding compute the op, once all that it reads is known?"""
+    return node.is_op and not node.bodies and not is_random(node) and node.op not in ENDLESS

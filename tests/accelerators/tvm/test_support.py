@@ -137,3 +137,9 @@ graph net(x: float32[1, 3, 5, 2], sizes: int64[4]) -> (y) {
 }"""
     said = pt.query(pt.parse(text), "HETERO:cpu,reference").why("y")
     assert "the sizes of 'y' depend on values: those of 'sizes'" in said
+
+
+def test_what_folding_leaves_to_a_device_is_not_known_beforehand() -> None:
+    boxes, scores = np.ones((1, 4, 4), np.float32), np.ones((1, 1, 4), np.float32)
+    graph = pt.Graph([pt.op("NonMaxSuppression", pt.constant(boxes), pt.constant(scores), name="boxes")], inputs=[])
+    assert "the sizes of 'boxes' depend on values" in pt.query(graph, "HETERO:cpu,reference").why("boxes")
