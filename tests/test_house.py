@@ -97,17 +97,20 @@ def test_import_partita_loads_nothing_heavy() -> None:
     assert done.stdout.split() == [], "import partita loaded these; import them inside the functions that need them"
 
 
+def loaded_by(code: str, *rooms: str) -> list[str]:
+    """The modules of these rooms that a process has after running the code."""
+    listing = f"import sys; print(*[name for name in sorted(sys.modules) if name.startswith({rooms!r})])"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{listing}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
 def test_importing_the_public_names_leaves_what_few_programs_use() -> None:
     """A program that loads a model and compiles it waits for these imports before its first answer."""
-    code = (
-        "import sys, partita; partita.compile, partita.load; "
-        "rooms = ('partita.page', 'partita.insight', 'partita.mapping', 'partita.measuring', 'accelerators.choosing', "
-        "'accelerators.precision', 'accelerators.package'); "
-        "print(*[name for name in sorted(sys.modules) if name.startswith(rooms)])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [], "name these in the package's `lazily`"
+    of_partita = [f"partita.{room}" for room in ("page", "insight", "mapping", "measuring")]
+    of_accelerators = [f"accelerators.{room}" for room in ("choosing", "precision", "package")]
+    loaded = loaded_by("import partita; partita.compile, partita.load", *of_partita, *of_accelerators)
+    assert loaded == [], "name these in the package's `lazily`"
 
 
 @pytest.mark.parametrize("package", ["partita", "accelerators"])
@@ -140,14 +143,9 @@ def test_imports_that_wait_count_as_imports(tmp_path: Path) -> None:
 
 def test_asking_for_a_device_loads_no_kernels() -> None:
     """A model that starts at once answers before its kernels are compiled: what compiles them is loaded behind the answer."""
-    code = (
-        "import sys; from accelerators.interface.registry import accelerator; accelerator('cpu').config_keys; "
-        "heavy = ('accelerators.tvm.kernels', 'accelerators.tvm.lower', 'accelerators.tvm.layouts'); "
-        "print(*[name for name in sorted(sys.modules) if name.startswith(heavy)])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [], "import these inside the methods that need them"
+    heavy = [f"accelerators.tvm.{room}" for room in ("kernels", "lower", "layouts")]
+    asked = "from accelerators.interface.registry import accelerator; accelerator('cpu').config_keys"
+    assert loaded_by(asked, *heavy) == [], "import these inside the methods that need them"
 
 
 # From the roof to the ground, the rooms (and single files) of a folder: each may import those of later lines, and itself, never
