@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import zlib
 from pathlib import Path
@@ -230,20 +231,25 @@ def test_of_many_samples_the_wrong_ones_and_the_last_ones_are_kept(monkeypatch: 
     assert str(recorded).startswith("sample:1: 8 of 8 calls looked at, 8 samples: odd")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_error_in_the_thread_of_the_samples_ends_neither_calls_nor_the_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ones, original = compiled("sample:1"), np.ones(4, np.float32), recording._Taken.compared
-    recorder = model._recorder
+    recorder, failed = model._recorder, queue.Queue[threading.Thread]()
+    errors: list[type[BaseException]] = []
     assert isinstance(recorder, Recorder)
 
     def failing(taken: recording._Taken) -> Any:
         with recorder._lock:
             recorder._compare([taken])
+        failed.put(threading.current_thread())
         raise SystemExit
+
+    monkeypatch.setattr(threading, "excepthook", lambda thrown: errors.append(thrown.exc_type))
 
     monkeypatch.setattr(recording._Taken, "compared", failing)
     model(ones, ones)
     assert model.recorded.compared == 0
+    failed.get(timeout=60).join()
+    assert errors == [SystemExit]
     monkeypatch.setattr(recording._Taken, "compared", original)
     model(ones, ones)
     assert [sample.call for sample in model.recorded.samples] == [1]
