@@ -34,6 +34,11 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
 
+MOSTLY_PADDING = 0.6
+"""Where less than this part of the products of a convolution meets the image, its kernel passes over taps that meet only
+padding, for the price of two loops whose length is not known beforehand. A weight that is infinite or NaN makes NaN of the zeros
+of the padding, so its filter is walked whole."""
+
 
 def block(graph: Graph, machine: Machine) -> Graph:
     """The graph with blocked values where convolutions are. Linear."""
@@ -112,6 +117,8 @@ class _Blocking:
         if not plain:
             read = pending.entry if pending is not None else self.forms.need_blocked(node.inputs[0], node).entry
         more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "shuffle": rows}
+        if not plain and window.share_inside < MOSTLY_PADDING and np.isfinite(weight.node.value).all():
+            more["skips_padding"] = 1
         return on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
 
     def _depthwise(

@@ -11,6 +11,7 @@ import math
 import attrs
 
 from accelerators.tvm.kernels.convolution.channels import reaches
+from accelerators.tvm.kernels.convolution.seen_taps import mean_seen
 from accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
@@ -52,6 +53,8 @@ class Shape(Convolved):
     """Is the image copied whatever it is, since tiles read another element type?"""
     in_tiles: bool = False
     """Are sums kept in tiles of the processor's own?"""
+    skips: bool = False
+    """Does a tile pass over taps that meet only padding for all of its pixels?"""
 
     @property
     def copies(self) -> bool:
@@ -174,7 +177,8 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
         pixels, vectors = tile
         read, rest = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes), blocks % vectors
         last = read.pop() * cycles(pixels, rest) if rest else 0
-        return math.ceil(whole / pixels) * (sum(read) * cycles(pixels, vectors) + last)
+        walked = mean_seen(shape.window, pixels) if shape.skips else 1.0
+        return math.ceil(whole / pixels) * (sum(read) * cycles(pixels, vectors) + last) * walked
 
     choices = [
         (pixels, vectors)

@@ -23,6 +23,7 @@ from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
 from accelerators.tvm.kernels.convolution.channels import Channels
+from accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -137,7 +138,8 @@ def make_layer(root: Node, machine: Machine) -> Layer:
     batch, *_ = real_shape(root[0]) or ()
     always = (plain and size != 4) or _bytes(root.inputs[0]) != held
     given = batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"]
-    shape = Shape(*given, plain, shuffle > 1, size, held, always, in_tiles)
+    skips = bool(root.attrs.get("skips_padding"))
+    shape = Shape(*given, plain, shuffle > 1, size, held, always, in_tiles, skips)
     bands = cut_bands(shape, machine)
     cut = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
     channels = Channels(*cut, bands.chunk, group)
@@ -201,6 +203,16 @@ class _Panel:
     """The number of the chunk of input channels that is walked."""
     local: Operand
     """Its number among the panels of the task."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Reads:
+    """What a tile reads of the image."""
+
+    addresses: list[Value]
+    """Where each of its pixels reads the first tap."""
+    taps: tuple[TapRange, TapRange]
+    """The rows and columns of taps that it walks."""
 
 
 class _Writing:
@@ -295,14 +307,14 @@ class _Writing:
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
             base = self.name("base", start(tile, panel.pixels, whole))
-            addresses = self._addresses(task, panel, base)
+            reads = _Reads(self._addresses(task, panel, base), self._seen(task, panel, base))
             acc = kernel.registers("acc", float32, (panel.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
                 if self.layer.unit is None:
-                    self._steps(task, panel, tile, addresses, acc)
+                    self._steps(task, panel, tile, reads, acc)
                 else:
-                    self._tile_steps(self.layer.unit, task, panel, addresses, acc)
+                    self._tile_steps(self.layer.unit, task, panel, reads, acc)
 
             def write() -> None:
                 self._write(task, panel, base, acc)
@@ -360,7 +372,14 @@ class _Writing:
             addresses.append(self.name(f"at{p}", at))
         return addresses
 
-    def _steps(self, task: _Task, panel: _Panel, tile: Value, addresses: list[Value], acc: Registers) -> None:
+    def _seen(self, task: _Task, panel: _Panel, base: Value) -> tuple[TapRange, TapRange]:
+        """The taps that a tile walks: all, or those that meet more than padding."""
+        window = self.layer.window
+        if not self.layer.shape.skips:
+            return all_taps(window)
+        return seen_taps(self.kernel, window, task.top * window.out[1] + base, panel.pixels)
+
+    def _steps(self, task: _Task, panel: _Panel, tile: Value, reads: _Reads, acc: Registers) -> None:
         """The loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
@@ -371,7 +390,7 @@ class _Writing:
             block, lane = self._channel(panel, c)
             if channels.by_block:
                 self._fetch_ahead(panel, tile, c, width)
-            taps = self._taps(loops)
+            taps = self._taps(loops, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
             if channels.by_block:
                 step = loops.enter_context(kernel.unroll(lanes // taken, "l"))
@@ -382,12 +401,12 @@ class _Writing:
             first = channels.offset(window.count, panel.number, panel.chunk) + tap * width
             first = kernel.name_value("at_weight", first)
             for p, v in self._each(panel):
-                number = self._number(task, addresses[p], block, lane, taps)
+                number = self._number(task, reads.addresses[p], block, lane, taps)
                 weights = instruction.right(self.weight, first + v * (lanes * group), lanes)
                 acc[p, v] = instruction.add(acc[p, v], number, weights)
 
     def _tile_steps(
-        self, unit: TileUnit, task: _Task, panel: _Panel, addresses: list[Value], acc: Registers
+        self, unit: TileUnit, task: _Task, panel: _Panel, reads: _Reads, acc: Registers
     ) -> None:
         """The same by the processor's own tiles: a step takes a block of channels of one tap. Pixels that are no neighbours are
         laid side by side first."""
@@ -398,27 +417,30 @@ class _Writing:
         sums = unit.begin(kernel)
         with kernel.loop(channels.chunk // lanes, "c") as c, ExitStack() as loops:
             block, _ = self._channel(panel, c)
-            taps = self._taps(loops)
+            taps = self._taps(loops, reads.taps)
             tap = (c * window.count + taps[0] * window.taps[1] + taps[1]) * lanes
             first = kernel.name_value("at_weight", channels.offset(window.count, panel.number, panel.chunk) + tap * width)
-            for p, address in enumerate([] if beside else addresses):
+            for p, address in enumerate([] if beside else reads.addresses):
                 buffer, position = self._position(task, address, block, 0, taps)
                 rows[p * lanes] = buffer.vector(lanes, *position).bits_as(uint16)
-            left = Left(*self._position(task, addresses[0], block, 0, taps), lanes) if beside else Left(rows, (0,), lanes)
+            left = Left(*self._position(task, reads.addresses[0], block, 0, taps), lanes) if beside else Left(rows, (0,), lanes)
             rights = [Right(self.weight, first + v * (2 * lanes), 2 * width) for v in range(panel.vectors)]
             unit.step(kernel, sums, [left], rights)
         products = unit.end(kernel, sums)
         for p, v in self._each(panel):
             acc[p, v] = acc[p, v] + products[p, v]
 
-    def _taps(self, loops: ExitStack) -> tuple[Operand, Operand]:
-        """The loops over the window's rows and columns."""
+    def _taps(self, loops: ExitStack, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
+        """The loops over rows and columns of the window."""
         window, kernel = self.layer.window, self.kernel
         if window.count == 1:
             return kernel.name_value("kh", 0), kernel.name_value("kw", 0)
         is_small = not self.layer.channels.by_block and window.taps[1] <= 8
         each = self.layer.group if self.layer.plain else 1
-        row = loops.enter_context(kernel.loop(window.taps[0], "kh"))
+        row = loops.enter_context(kernel.loop(walked[0].count, "kh"))
+        if self.layer.shape.skips:
+            column = loops.enter_context(kernel.loop(walked[1].count, "kw"))
+            return walked[0].first + row, walked[1].first + column
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
 

@@ -12,7 +12,16 @@ from typing import ClassVar
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32, int32, minimum
+from accelerators.tvm.kernels.language import (
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+    int32,
+    maximum,
+    minimum,
+)
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
 from accelerators.tvm.machine.machine import Machine
@@ -123,6 +132,11 @@ def counted(count: Operand) -> int | Value:
 def smaller(a: Operand, b: Operand) -> Operand:
     """The smaller of two counts: a plain number where both are."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(as_index(a), as_index(b))
+
+
+def larger(a: Operand, b: Operand) -> Operand:
+    """The larger of two counts: a plain number where both are."""
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else maximum(as_index(a), as_index(b))
 
 
 def kept(kernel: Kernel, name: str, count: Operand, is_kept: bool = True) -> Value:

@@ -57,6 +57,18 @@ class Window:
         return any(isinstance(size, Extent) for size in (*self.sizes, *self.out))
 
     @property
+    def share_inside(self) -> float:
+        """The part of all products of a result and a tap that meets the image; 1.0 where sizes are not known."""
+        return 1.0 if self.is_any else math.prod(self._inside(i) / (self.out[i] * self.taps[i]) for i in (0, 1))
+
+    def _inside(self, i: int) -> int:
+        """How many products of results and taps of a dimension meet the image."""
+        firsts = [self.before[i] - tap * self.dilations[i] for tap in range(self.taps[i])]
+        steps = self.strides[i]
+        ends = [min(-(-(self.sizes[i] + first) // steps), self.out[i]) for first in firsts]
+        return sum(max(end - max(-(-first // steps), 0), 0) for first, end in zip(firsts, ends))
+
+    @property
     def is_pointwise(self) -> bool:
         """Is each result made of one pixel, the same as its own?"""
         return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
