@@ -33,7 +33,7 @@ class Counted(CompiledSubgraph):
 
 
 def test_callers_do_not_wait_for_one_another() -> None:
-    crew, together = SideBySide(Counted()), threading.Barrier(MOST, timeout=60)
+    crew, together = SideBySide(Counted()), threading.Barrier(MOST, timeout=300)
 
     def call() -> int:
         with crew.lent() as mine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import partita as pt
@@ -27,7 +28,12 @@ class Crashing(pt.Accelerator):
         return Interpreted(graph, "GlobalAveragePool", crash)
 
 
+HANGS = "PARTITA_TEST_HANGS"
+"""The variable of the environment that names the file which a device that hangs writes first."""
+
+
 def hang(node: pt.Node, inputs: Sequence[Any]) -> Sequence[Any]:
+    Path(os.environ[HANGS]).touch()
     time.sleep(1000)
     raise AssertionError
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import select
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,11 +12,12 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.isolation import messages
 from accelerators.showing.timeline import timeline_svg
 from graph.pictures.layered import layered_svg
 from partita.insight.cutting import Cutter
 from tests.graphs.small_models import convolutions, transformer
-from tests.insight.crashing import Crashing, Hanging
+from tests.insight.crashing import HANGS, Crashing, Hanging
 from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
 from tests.insight.small_devices import device_of
 
@@ -251,14 +254,32 @@ def test_a_crash_is_found_by_child_processes() -> None:
     assert "SIGABRT" in diagnosis.fault.message
 
 
+@pytest.fixture
+def limit_is_over_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a child that hangs is over as soon as it says that it does, whatever its limit is."""
+    hangs = tmp_path / "hangs"
+    monkeypatch.setenv(HANGS, str(hangs))
+    receive = messages.receive
+
+    def impatient(socket: Any, seconds: float, ended: int | None) -> Any:
+        while not select.select([socket], [], [], 0.01)[0]:
+            if hangs.exists():
+                hangs.unlink()
+                raise TimeoutError
+        return receive(socket, seconds, ended)
+
+    monkeypatch.setattr(messages, "receive", impatient)
+
+
+@pytest.mark.usefixtures("limit_is_over_at_once")
 def test_a_hang_is_found_by_child_processes() -> None:
     pt.register_accelerator(Hanging)
     try:
-        diagnosis = pt.diagnose(convolutions(), Hanging.name, isolate=True, config={"ISOLATE_SECONDS": 3.0})
+        diagnosis = pt.diagnose(convolutions(), Hanging.name, isolate=True, config={"ISOLATE_SECONDS": 300.0})
     finally:
         pt.unregister_accelerator(Hanging.name)
     assert (diagnosis.fault.ops, diagnosis.fault.kind) == (("GlobalAveragePool",), "fails while it runs")
-    assert "3" in diagnosis.fault.message
+    assert "it took more than 300 s while it ran" in diagnosis.fault.message
 
 
 def with_functions() -> pt.Graph:

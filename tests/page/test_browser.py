@@ -185,7 +185,7 @@ def test_a_run_is_shown_on_the_boxes_and_as_a_flame(opened: Opened) -> None:
 
 def test_real_calls_lie_in_lanes_and_overlap(opened: Opened) -> None:
     """Two requests meet on the first device; the lanes are those of devices, or of threads when asked."""
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=300)
 
     def meeting(node: pt.Node, inputs: Any) -> Any:
         together.wait()

@@ -69,6 +69,6 @@ def test_a_hundred_thousand_nodes_take_seconds() -> None:
         for i in range(100_000)
     ]
     text = "\n".join(["opset 21\n", "graph net(n0: float32[1, 3]) -> (n100000) {", *lines, "}"])
-    start = time.perf_counter()
+    start = time.thread_time()
     assert str(parse(text)) == text
-    assert time.perf_counter() - start < 30
+    assert time.thread_time() - start < 30

@@ -363,7 +363,7 @@ def test_an_interrupt_leaves_nothing_behind(beta, monkeypatch):
         pt.compile(alternating(), "beta")
     left = [thread for thread in threading.enumerate() if thread.name.startswith("partita-compile")]
     for thread in left:
-        thread.join(5)
+        thread.join(300)
     assert not any(thread.is_alive() for thread in left)
 
 

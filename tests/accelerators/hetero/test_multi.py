@@ -78,12 +78,12 @@ def test_a_device_that_is_busy_gets_no_more(pair):
         seen.append(number)
         if number == "0":
             begun.set()
-            done.wait(30)
+            done.wait(300)
 
     pair(slow_on_the_first)
     with pt.compile(alternating(), "MULTI:pair", {"NUM_REQUESTS": 2}) as m:
         first = m.start(X)
-        assert begun.wait(30)
+        assert begun.wait(300)
         for _ in range(5):
             m(X)
         assert seen == ["0", *"11111"]
@@ -194,13 +194,13 @@ def test_a_forked_process_has_all_its_devices():
     class Slow:
         def run(self, arrays, out=None):
             entered.set()
-            leave.wait(30)
+            leave.wait(300)
             return arrays
 
     spreading = Spreading([Slow()], [1])
     thread = threading.Thread(target=spreading.run, args=([1],))
     thread.start()
-    assert entered.wait(30)
+    assert entered.wait(300)
     spreading.renew()
     leave.set()
     assert spreading.run([2]) == [2]

@@ -71,7 +71,7 @@ def test_a_request_that_waits_for_room_holds_no_other_up() -> None:
 
     def without_room(call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:
         waits.set()
-        in_time.append(goes_on.wait(20))
+        in_time.append(goes_on.wait(300))
         return with_room(call, placed)
 
     def with_room(call: Callable[[], Any], placed: Callable[[], None] | None = None) -> Future[Any]:

@@ -147,7 +147,7 @@ def answer_of_child(call) -> int:
     """The exit status of a forked process that calls; -14 if it hangs."""
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(240)
         os._exit(0 if call() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -161,7 +161,7 @@ class Slow(Ran):
     def run(self, inputs, out=None):
         if os.getpid() == self.here:
             self.entered.set()
-            assert self.leave.wait(60)
+            assert self.leave.wait(300)
         self.inside = 0
         return super().run(inputs, out)
 
@@ -177,7 +177,7 @@ def test_a_fork_while_a_thread_is_inside_a_device_that_runs_one_at_a_time(shape)
         m = pt.compile(graph, "slow")
         other = threading.Thread(target=m, args=(x,))
         other.start()
-        assert Slow.entered.wait(60)
+        assert Slow.entered.wait(300)
         status = answer_of_child(lambda: np.array_equal(m(x)[0], np.maximum(x, 0)))
         Slow.leave.set()
         other.join()
@@ -194,11 +194,11 @@ def test_a_fork_finds_each_guard_free() -> None:
         def hold(guard=guard, held=held, done=done):
             with guard.lock:
                 held.set()
-                done.wait(60)
+                done.wait(300)
 
         other = threading.Thread(target=hold)
         other.start()
-        held.wait(60)
+        held.wait(300)
         assert answer_of_child(lambda guard=guard: guard.lock.acquire(timeout=300)) == 0
         done.set()
         other.join()
@@ -216,7 +216,7 @@ def test_a_fork_shares_no_lock_file_with_its_parent(tmp_path) -> None:
     def hold() -> None:
         with store.locked("ab" * 32):
             held.set()
-            done.wait(60)
+            done.wait(300)
 
     def taken() -> bool:
         with store.locked("ab" * 32):
@@ -224,10 +224,10 @@ def test_a_fork_shares_no_lock_file_with_its_parent(tmp_path) -> None:
 
     other = threading.Thread(target=hold)
     other.start()
-    assert held.wait(60)
+    assert held.wait(300)
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(240)
         time.sleep(0.3)
         os._exit(0 if taken() else 1)
     done.set()

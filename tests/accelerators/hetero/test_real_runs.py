@@ -56,7 +56,7 @@ def test_each_step_of_each_call_with_its_device_and_thread() -> None:
 
 def test_requests_overlap_where_they_did() -> None:
     """Two requests meet inside the first device, so that they overlap whatever the machine's speed is."""
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=300)
 
     def meeting(node: pt.Node, inputs: Any) -> Any:
         if node.name == "a":

@@ -145,7 +145,7 @@ def test_what_cannot_be_recorded_says_so() -> None:
 def test_a_model_on_several_devices_is_recorded_by_device() -> None:
     model = pt.compile(ratio(), "MULTI:reference,onnxruntime", {"HETERO": {"RECORD": "nan"}})
     ones = np.ones(4, np.float32)
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=300)
 
     def call() -> None:
         together.wait()
@@ -190,7 +190,9 @@ def test_the_thread_of_the_samples_ends_when_none_waits() -> None:
     model = compiled("sample:1")
     model(np.ones(4, np.float32), np.ones(4, np.float32))
     assert len(model.recorded.samples) == 2
-    assert not [thread for thread in threading.enumerate() if thread.name == "partita-recorder"]
+    for thread in [thread for thread in threading.enumerate() if thread.name == "partita-recorder"]:
+        thread.join(300)  # It says that it has ended just before it has.
+        assert not thread.is_alive()
     model(np.ones(4, np.float32), np.ones(4, np.float32))
     assert len(model.recorded.samples) == 4
 
@@ -248,7 +250,7 @@ def test_an_error_in_the_thread_of_the_samples_ends_neither_calls_nor_the_record
     monkeypatch.setattr(recording._Taken, "compared", failing)
     model(ones, ones)
     assert model.recorded.compared == 0
-    failed.get(timeout=60).join()
+    failed.get(timeout=300).join()
     assert errors == [SystemExit]
     monkeypatch.setattr(recording._Taken, "compared", original)
     model(ones, ones)

@@ -58,7 +58,7 @@ def slow(gate):
 
     def compile_late(self, graph, config):
         gate.reached.set()
-        assert gate.opened.wait(100)
+        assert gate.opened.wait(300)
         return Small.compile(self, graph, config)
 
     with device("slow", compile=compile_late) as plugin:
@@ -67,12 +67,12 @@ def slow(gate):
 
 def test_it_answers_before_its_device_is_ready(slow, gate) -> None:
     model = pt.compile(NET, "slow", NOW)
-    assert gate.reached.wait(100) and not model.ready.done()
+    assert gate.reached.wait(300) and not model.ready.done()
     assert np.array_equal(model(X)[0], Y)
     assert model.properties.devices == ("reference",)
     assert "reference answers until the model's own devices are ready" in model.report.notes
     gate.opened.set()
-    assert model.wait(100) is model and model.ready.result() is model
+    assert model.wait(300) is model and model.ready.result() is model
     assert model.properties.devices == ("slow",) and [unit.device.label for unit in model.units] == ["slow"]
     assert np.array_equal(model(X)[0], Y)
     assert any(note.endswith("while it was compiled, reference answered") for note in model.report.notes)
@@ -84,7 +84,7 @@ def test_the_first_answer_comes_before_the_work_in_the_background(slow, gate, mo
     model = pt.compile(NET, "slow", NOW)
     assert not gate.reached.wait(0.2)
     assert np.array_equal(model(X)[0], Y)
-    assert gate.reached.wait(100)
+    assert gate.reached.wait(300)
 
 
 def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, gate, monkeypatch) -> None:
@@ -92,7 +92,7 @@ def test_a_model_that_is_closed_before_its_first_answer_is_not_compiled(slow, ga
     model = pt.compile(NET, "slow", NOW)
     model.close()
     with pytest.raises(pt.RunError, match="the model is closed"):
-        model.ready.result(100)
+        model.ready.result(300)
     assert not gate.reached.is_set()
 
 
@@ -104,7 +104,7 @@ def test_no_workshop_is_sought_before_the_first_answer(monkeypatch) -> None:
         model = pt.compile(NET, "late", NOW)
         assert not asked
         assert np.array_equal(model(X)[0], Y)
-        model.wait(100)
+        model.wait(300)
     assert len(asked) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_workshop_that_opens_after_the_model_was_given_up() -> None:
 def test_whoever_waits_for_a_model_lets_it_begin(slow, gate, monkeypatch) -> None:
     monkeypatch.setattr(starting_model, "HELD_BACK", 1e6)
     gate.opened.set()
-    assert pt.compile(NET, "slow", NOW).wait(100).properties.devices == ("slow",)
+    assert pt.compile(NET, "slow", NOW).wait(300).properties.devices == ("slow",)
 
 
 def test_a_model_that_waits_is_ready() -> None:
@@ -132,7 +132,7 @@ def test_what_its_device_cannot_compile_stays_where_it_began() -> None:
     with device("slow", breaks="Exp"), pytest.warns(UserWarning, match="its own devices are not ready, and reference goes on"):
         model = pt.compile(NET, "slow", NOW)
         with pytest.raises(pt.CompileError, match="cannot compile Exp"):
-            model.wait(100)
+            model.wait(300)
     assert np.array_equal(model(X)[0], Y)
     assert "reference goes on" in model.report.notes[-1]
 
@@ -142,7 +142,7 @@ def test_an_op_that_no_device_runs_is_told_by_the_future(alpha) -> None:
     with pytest.warns(UserWarning, match="reference goes on"):
         model = pt.compile(graph, "alpha", NOW)
         with pytest.raises(pt.NotSupported, match="alpha has no Tanh"):
-            model.wait(100)
+            model.wait(300)
     assert np.allclose(model(X)[0], np.tanh(X))
 
 
@@ -165,7 +165,7 @@ def test_affinities_hold_for_the_models_own_devices(slow, gate, beta) -> None:
     model = pt.compile(graph, "HETERO:beta,slow", NOW)
     assert np.array_equal(model(X)[0], Y)
     gate.opened.set()
-    assert [unit.device.label for unit in model.wait(100).units] == ["slow", "beta"]
+    assert [unit.device.label for unit in model.wait(300).units] == ["slow", "beta"]
 
 
 def test_a_device_that_compiles_at_once_starts_with_itself() -> None:
@@ -192,7 +192,7 @@ def test_calls_of_many_threads_across_the_change(slow, gate) -> None:
     for thread in threads:
         thread.start()
     gate.opened.set()
-    model.wait(100)
+    model.wait(300)
     done.set()
     for thread in threads:
         thread.join()
@@ -203,8 +203,8 @@ def test_requests_across_the_change(slow, gate) -> None:
     model = pt.compile(NET, "slow", NOW)
     before = [model.start(X) for _ in range(3)]
     gate.opened.set()
-    model.wait(100)
-    assert all(np.array_equal(future.result(100)[0], Y) for future in [*before, model.start(X)])
+    model.wait(300)
+    assert all(np.array_equal(future.result(300)[0], Y) for future in [*before, model.start(X)])
 
 
 def test_the_settings_of_the_model_hold_from_the_start(slow, gate) -> None:
@@ -222,44 +222,44 @@ def test_requests_take_turns_once_there_are_several_devices(slow, gate, beta) ->
     assert model.pipelined is False  # one device answers
     before = [model.start(X) for _ in range(3)]
     gate.opened.set()
-    assert model.wait(100).pipelined is True
-    assert all(np.array_equal(future.result(100)[0], Y) for future in [*before, *(model.start(X) for _ in range(3))])
+    assert model.wait(300).pipelined is True
+    assert all(np.array_equal(future.result(300)[0], Y) for future in [*before, *(model.start(X) for _ in range(3))])
 
 
 def test_a_request_of_one_plan_passes_by_the_stages_of_another() -> None:
     with device("one", "Relu"), device("two", "Exp"):
         model, other = (pt.compile(NET, "HETERO:one,two", {"HETERO": {"PIPELINE": True}}) for _ in range(2))
         other._pipeline = model._pipeline  # as after a change of devices, with a request that was started before
-        assert np.array_equal(other.start(X).result(100)[0], Y)
+        assert np.array_equal(other.start(X).result(300)[0], Y)
 
 
 def test_a_closed_model_takes_nothing_over(slow, gate) -> None:
     model = pt.compile(NET, "slow", NOW)
-    assert gate.reached.wait(100)
+    assert gate.reached.wait(300)
     model.close()
     gate.opened.set()
     with pytest.raises(pt.RunError, match="the model is closed"):
-        model.wait(100)
+        model.wait(300)
     with pytest.raises(pt.RunError, match="the model is closed"):
         model(X)
 
 
 def test_a_model_that_nobody_has_goes(slow, gate) -> None:
     model = pt.compile(NET, "slow", NOW)
-    assert gate.reached.wait(100)
+    assert gate.reached.wait(300)
     ready, reference = model.ready, weakref.ref(model)
     del model
     gc.collect()
     assert reference() is None
     gate.opened.set()
     with pytest.raises(pt.RunError, match="the model is closed"):
-        ready.result(100)
+        ready.result(300)
 
 
 def test_sizes_are_compiled_behind_the_calls(slow, gate) -> None:
     type(slow).dynamic_shapes = False
-    model = pt.compile(ANY, "slow", NOW).wait(100)
-    assert np.array_equal(model(X)[0], Y) and gate.reached.wait(100)
+    model = pt.compile(ANY, "slow", NOW).wait(300)
+    assert np.array_equal(model(X)[0], Y) and gate.reached.wait(300)
     compiled = model.units[0].compiled
     assert compiled.sizes == () and compiled.stood_in == 1
     gate.opened.set()
@@ -303,6 +303,20 @@ def workshops(monkeypatch):
     return opened
 
 
+@pytest.fixture
+def standing(workshops, monkeypatch):
+    """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late."""
+    new_child = afar.Workshop.new_child
+
+    def stopped(self):
+        child = new_child(self)
+        os.kill(child.number, signal.SIGSTOP)
+        return child
+
+    monkeypatch.setattr(afar.Workshop, "new_child", stopped)
+    return workshops
+
+
 def test_kernels_are_compiled_elsewhere_and_run_here(workshops, tmp_path) -> None:
     model = pt.compile(NET, "HETERO:cpu,reference", NOW)
     assert np.array_equal(model(X)[0], Y)
@@ -320,25 +334,25 @@ def test_an_export_waits(workshops, tmp_path) -> None:
     assert pt.import_model(tmp_path / "net.partita").properties.devices == ("cpu",)
 
 
-def test_a_workshop_that_is_killed_leaves_a_model_that_answers(workshops) -> None:
+def test_a_workshop_that_is_killed_leaves_a_model_that_answers(standing) -> None:
     with pytest.warns(UserWarning, match="reference goes on|does not compile"):
         model = pt.compile(NET, "cpu", NOW)
-        while not workshops or workshops[0].current is None:
+        while not standing or standing[0].current is None:
             model(X)
-        os.kill(workshops[0].current.number, signal.SIGKILL)
+        os.kill(standing[0].current.number, signal.SIGKILL)
         with pytest.raises(pt.PartitaError, match="its process ended"):
             model.wait(300)
     assert np.array_equal(model(X)[0], Y)
 
 
-def test_a_closed_model_ends_its_workshop(workshops) -> None:
+def test_a_closed_model_ends_its_workshop(standing) -> None:
     model = pt.compile(NET, "cpu", NOW)
-    while not workshops or workshops[0].current is None:
+    while not standing or standing[0].current is None:
         model(X)
     model.close()
     with pytest.raises(pt.PartitaError):
         model.wait(300)
-    assert workshops[0].current is None
+    assert standing[0].current is None
 
 
 ENDS = """

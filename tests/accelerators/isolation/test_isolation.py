@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -39,7 +40,7 @@ def net(op: str = "Relu", shape: Any = (3, 4), dtype: str = "float32") -> pt.Gra
     return pt.Graph([pt.op(op, x, name="r")], inputs=[x], name="net")
 
 
-def compiled(breaks: str = "", graph: pt.Graph | None = None, seconds: float = 30.0, **more: Any) -> pt.CompiledModel:
+def compiled(breaks: str = "", graph: pt.Graph | None = None, seconds: float = 300.0, **more: Any) -> pt.CompiledModel:
     config = {"ISOLATE": True, "ISOLATE_SECONDS": seconds, "BREAKS": breaks, **more}
     return pt.compile(graph or net(), "fragile", config=config)
 
@@ -58,11 +59,21 @@ def is_running(number: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     return condition()
+
+
+def in_haste_only(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of time counts for what is done so alone: on a busy machine the steps before it may take longer than it allows."""
+    ask = processes.Child.ask
+
+    def patient(self: processes.Child, question: Any, packing: Any, task: processes.Task) -> Any:
+        return ask(self, question, packing, task if task.doing == doing else attrs.evolve(task, seconds=300.0))
+
+    monkeypatch.setattr(processes.Child, "ask", patient)
 
 
 # -- the same as without -----------------------------------------------------------------------------------
@@ -194,13 +205,16 @@ def test_engines(device: str) -> None:
         ("path", r"/nowhere: by design"),
     ],
 )
-def test_a_device_that_breaks(stage: str, how: str, cause: str, tmp_path: Path) -> None:
+def test_a_device_that_breaks(
+    stage: str, how: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One error with cause, place and remedy; and what comes next is answered by a process that is started anew."""
     doing = {"query": "in query", "compile": "while it compiled", "run": "while it ran"}[stage]
     kind = {"query": pt.AcceleratorError, "compile": pt.CompileError, "run": pt.RunError}[stage]
     (switch := tmp_path / "broken").touch()
+    in_haste_only(doing, monkeypatch)
     with pytest.raises(kind, match=cause.format(doing=doing)) as caught:
-        compiled(f"{stage}:{how}:{switch}", seconds=0.5 if how in ("sleep", "hang") else 30)(A)
+        compiled(f"{stage}:{how}:{switch}", seconds=0.5 if how in ("sleep", "hang") else 300)(A)
     assert how == "path" or "'fragile'" in str(caught.value.where)
     assert how in ("raise", "mute", "path") or caught.value.remedy
     switch.unlink()
@@ -212,7 +226,7 @@ def test_a_device_that_ends_while_a_process_of_its_own_goes_on(stage: str, tmp_p
     """The other process holds the same files; the end of the device is noticed nevertheless, and ends it too."""
     (switch := tmp_path / "helper").touch()
     with pytest.raises(pt.AcceleratorError, match=r"its process ended [a-z ]+ \(exit status 3\)"):
-        compiled(f"{stage}:fork:{switch}", seconds=20)(A)
+        compiled(f"{stage}:fork:{switch}", seconds=300)(A)
     assert until(lambda: not is_running(int(switch.read_text())))
 
 
@@ -343,7 +357,7 @@ def test_many_threads(tmp_path: Path) -> None:
             if child is not None:
                 child.kill()
         for thread in threads:
-            thread.join(120)
+            thread.join(300)
     assert all(right) and len(right) + len(errors) == 320 and len(errors) <= 6
     assert all("signal 9, SIGKILL" in error for error in errors)
 
@@ -433,8 +447,8 @@ os.environ["X"] = "1"
 import signal
 path = os.path.join(os.getcwd(), "setup.cfg")
 m = pt.compile(g, "fragile", config={"ISOLATE": True, "BREAKS": "run:sleep:" + path})
-print("calling", flush=True)
 try:
+    print("calling", flush=True)
     m(a)
 except KeyboardInterrupt:
     n = pt.compile(g, "fragile", config={"ISOLATE": True})

@@ -149,8 +149,10 @@ def test_three_hundred_kills(killed, kills, tmp_path):
 
 WAIT = """
 import partita as pt
+from accelerators.cache.store import Store
 from tests.graphs.networks import small_net
-print("ready", flush=True)
+locked = Store.locked
+Store.locked = lambda self, key: print("waits", flush=True) or locked(self, key)
 pt.compile(small_net(), "cpu", config={"CACHE_DIR": args[0]})
 """
 
@@ -165,8 +167,8 @@ def test_an_interrupt_ends_a_process_that_waits_for_another(tmp_path):
         for i in range(LOCKS):
             held.enter_context(store.locked(f"{i:08x}"))
         process = start(WAIT, tmp_path / "here")
-        process.stdout.readline()
-        time.sleep(3)
+        assert process.stdout.readline() == "waits\n"
+        time.sleep(0.3)
         assert process.poll() is None, "it waits"
         process.send_signal(signal.SIGINT)
         assert "KeyboardInterrupt" in process.communicate(timeout=300)[1]

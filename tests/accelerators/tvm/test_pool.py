@@ -63,19 +63,21 @@ def test_every_piece_is_done_once(library: Any, threads: int, count: int) -> Non
 
 
 def test_a_slow_thread_s_pieces_are_taken_by_others(library: Any) -> None:
-    """The caller's share is the first sixteen of 64."""
+    """Whoever has the first piece stays in it until all others have begun, fifteen of the same share among them."""
     by: dict[int, int] = {}
+    all_begun = threading.Event()
+    in_time: list[bool] = []
 
     def work(piece: int) -> None:
         by[piece] = threading.get_ident()
-        end = time.monotonic() + 60
-        while piece == 0 and len(by) < 64 and time.monotonic() < end:
-            time.sleep(0.001)
+        if len(by) == 64:
+            all_begun.set()
+        if piece == 0:
+            in_time.append(all_begun.wait(300))
 
     launch(library, 4, lambda _: None)
     launch(library, 4, work)
-    assert sorted(by) == list(range(64))
-    assert Counter(by.values())[threading.get_ident()] == 1
+    assert sorted(by) == list(range(64)) and in_time == [True]
 
 
 def test_a_kernel_that_fails_says_so_on_the_caller_s_thread(library: Any) -> None:
@@ -140,7 +142,7 @@ def test_teams_that_were_idle_for_longest_go_home(library: Any) -> None:
     most = 600 + threads_now()
     for threads in range(2, 60):
         launch(library, threads, lambda _: None)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while threads_now() > most and time.monotonic() < end:
         time.sleep(0.01)
     assert threads_now() <= most
@@ -211,7 +213,7 @@ def right():
     return library.partita_launch(kernel, None, 0) == 0 and sorted(done) == list(range(64))
 assert right()
 if os.fork() == 0:
-    signal.alarm(30)
+    signal.alarm(240)
     os._exit(0 if right() else 1)
 assert right()
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
