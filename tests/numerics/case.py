@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,16 @@ import onnx
 _FIRST = 7  # onnxruntime has no kernels for older opsets,
 _LAST = 26  # and none yet for newer ones
 _rng = np.random.default_rng(7)
+
+
+@cache
+def _changes() -> dict[str, set[int]]:
+    """The opsets at which the schema of each of ONNX's own ops changed."""
+    changes: dict[str, set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            changes.setdefault(schema.name, set()).add(schema.since_version)
+    return changes
 
 
 def f32(*shape: int) -> np.ndarray:
@@ -56,11 +67,7 @@ class Case:
 
     def versions(self) -> Iterator[int]:
         """The opsets of the range at which the schema changed, and the range's first."""
-        changes = {
-            s.since_version
-            for s in onnx.defs.get_all_schemas_with_history()
-            if s.name == self.op and not s.domain
-        }
+        changes = _changes()[self.op]
         start = max(self.since, _FIRST, min(changes))
         yield from sorted(v for v in changes | {start} if start <= v <= self.until)
 
