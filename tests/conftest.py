@@ -1,5 +1,8 @@
 """No test reads or writes the user's own cache of compiled subgraphs. With PARTITA_HOST=haswell (nehalem, x86-64) in the
-environment, all tests of this process run as on such a processor: kernels are planned and compiled for it."""
+environment, all tests of this process run as on such a processor: kernels are planned and compiled for it.
+
+What hypothesis draws is the same in every run, and may take as long as it likes. With `--hypothesis-profile=chance`, as in
+`make check-all`, it draws something new each time."""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 HOSTS = {
@@ -25,6 +29,13 @@ def act_as(host: str) -> None:
     described.write_text(f"flags : {HOSTS[host]}\n")
     processor._LINUX = described
     machine.host_cpu = lambda: host
+
+
+hypothesis.settings.register_profile(
+    "same", derandomize=True, database=None, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("chance", hypothesis.settings.get_profile("same"), derandomize=False, print_blob=True)
+hypothesis.settings.load_profile("same")
 
 
 if os.environ.get("PARTITA_HOST"):

@@ -67,7 +67,7 @@ def until(condition: Callable[[], bool], seconds: float = 300.0) -> bool:
 
 
 def in_haste_only(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit of time counts for what is done so alone: on a busy machine the steps before it may take longer than it allows."""
+    """The limit of time counts for what is done so alone: on a busy machine the steps before it may take longer."""
     ask = processes.Child.ask
 
     def patient(self: processes.Child, question: Any, packing: Any, task: processes.Task) -> Any:
