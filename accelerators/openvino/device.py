@@ -102,7 +102,7 @@ class OpenVinoAccelerator(Accelerator):
         properties = self._properties(config)
         model = engine_model(turned(graph), {})
         try:
-            compiled = self._core.compile_model(self._read(model), config["DEVICE_ID"], properties)
+            compiled = self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), properties)
         except RuntimeError as error:
             raise CompileError(
                 model.in_own_words(reason(error)), where=f"device 'openvino', subgraph {graph.name!r}"
@@ -114,7 +114,7 @@ class OpenVinoAccelerator(Accelerator):
         from accelerators.openvino.requests import CompiledRequests
 
         try:
-            compiled = self._core.import_model(self._shared(data), config["DEVICE_ID"], self._properties(config))
+            compiled = self._core.import_model(self._shared(data), self._own_name(config["DEVICE_ID"]), self._properties(config))
         except RuntimeError as error:
             raise AcceleratorError(
                 f"openvino does not read the exported subgraph: {reason(error)}",
@@ -152,7 +152,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def metrics(self) -> dict[str, Any]:
         """openvino's devices, and what the configured one can do."""
-        device = self._config["DEVICE_ID"]
+        device = self._own_name(self._config["DEVICE_ID"])
         title = self._core.get_property(device, "FULL_DEVICE_NAME").strip()
         return {
             "AVAILABLE_DEVICES": list(self._core.available_devices),
@@ -162,7 +162,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def identity(self, config: Mapping[str, Any]) -> Mapping[str, str]:
         """The engine's version and its device."""
-        device = config["DEVICE_ID"]
+        device = self._own_name(config["DEVICE_ID"])
         return {"library": f"openvino {self._version}", "device": str(self._core.get_property(device, "FULL_DEVICE_NAME"))}
 
     @property
@@ -189,7 +189,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def _attempt(self, alone: Graph) -> bool | str:
         """Does a model of this one op compile?"""
-        device = self._config["DEVICE_ID"]
+        device = self._own_name(self._config["DEVICE_ID"])
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
             model = self._core.read_model(engine_model(turned(alone), {}).complete())
@@ -206,8 +206,13 @@ class OpenVinoAccelerator(Accelerator):
 
         GPU is GPU.0.
         """
-        if not {device_id, f"{device_id}.0", device_id.removesuffix(".0")} & set(self._core.available_devices):
+        if self._own_name(device_id) not in self._core.available_devices:
             super().check_device_id(device_id)
+
+    def _own_name(self, device_id: str) -> str:
+        """The engine's own name of a device: it knows a single one by its kind alone, and several by their numbers alone."""
+        names = (device_id, f"{device_id}.0", device_id.removesuffix(".0"))
+        return next((name for name in names if name in self._core.available_devices), device_id)
 
     def _properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
         threads, streams = config["NUM_THREADS"], config["NUM_STREAMS"]
@@ -216,7 +221,7 @@ class OpenVinoAccelerator(Accelerator):
             "PERFORMANCE_HINT": config["PERFORMANCE_HINT"],
             "PERF_COUNT": config["PERF_COUNT"],
         }
-        if _GROUP_SIZE in self._core.get_property(config["DEVICE_ID"], "SUPPORTED_PROPERTIES"):
+        if _GROUP_SIZE in self._core.get_property(self._own_name(config["DEVICE_ID"]), "SUPPORTED_PROPERTIES"):
             properties[_GROUP_SIZE] = "0"
         if threads:
             properties["INFERENCE_NUM_THREADS"] = threads

@@ -39,6 +39,12 @@ def test_what_weights_of_4_bits_multiply_is_not_rounded_to_bytes() -> None:
     assert np.abs(mine - want).max() < 1e-5 * np.abs(want).max()
 
 
+def test_a_single_device_may_be_named_with_its_number() -> None:
+    for device, config in (("openvino", {"DEVICE_ID": "CPU.0"}), ("openvino.CPU.0", {})):
+        model = pt.compile(conv_relu(), device, config)
+        np.testing.assert_allclose(model(IMAGE)[0], run("reference", conv_relu(), IMAGE)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_one_unknown_op_leaves_the_others() -> None:
     x = pt.variable("x", "float32", (3, 3))
     a = pt.op("Relu", x, name="a")
