@@ -26,8 +26,14 @@ STEP_PRODUCTS = 250_000
 CONVOLUTION_PRODUCTS = 1_000_000
 """Multiplications by the weights of a convolution."""
 
-BYTE_PRODUCTS = 2_000_000
+BYTE_PRODUCTS = 1_000_000
 """Multiplications of bytes."""
+
+BYTE_TAPS = 262_144
+"""Bytes that windows read, or that convolutions of each channel by itself multiply."""
+
+LOOKUPS = 16_384
+"""Bytes that are looked up in a table, one by one."""
 
 TASKS = 4
 """The number of tasks for each thread where work is cut finely: a thread that is held up is late by little."""

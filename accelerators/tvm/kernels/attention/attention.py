@@ -33,7 +33,7 @@ from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import VALUE_PRODUCTS
+from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 MANY = 840
@@ -138,8 +138,8 @@ class _Writing:
     @property
     def threads(self) -> int:
         """How many threads share the work."""
-        products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
-        return self.machine.threads_for(products, VALUE_PRODUCTS)
+        laid_out = self.heads.count * self.keys * (self.depth + self.columns)
+        return self.machine.threads_for(laid_out * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
 
     @property
     def parts(self) -> int:

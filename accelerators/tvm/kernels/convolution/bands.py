@@ -242,7 +242,7 @@ def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int,
         moved = weights / across + (image / down if shape.copies else image / down / 2)
         return rounds * (work + moved / 2)
 
-    most = min(window.out[0], max(least, 4 * threads))
+    most = min(window.out[0], max(math.ceil(least / threads), 4) * threads)
     choices = [(down, across) for down in range(min(least, most), most + 1) for across in range(1, min(panels, 2 * threads) + 1)]
     return choose("cut", choices, cost)
 

@@ -132,7 +132,8 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     if unit is not None:
         tile: PanelTile | None = PanelTile(unit.high * unit.rows, unit.wide, machine.lanes)
     else:
-        tile = best_tile(match.rows, match.columns, machine)
+        threads = machine.threads_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)
+        tile = best_tile(match.rows, match.columns, machine, threads=threads)
     if tile is None:
         return None
     instruction = DOT_BFLOAT16 if unit is not None else instruction_for(match.dtype, machine)

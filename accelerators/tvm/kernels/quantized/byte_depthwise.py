@@ -27,7 +27,11 @@ from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import start, starts
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import BYTE_TAPS
 from graph.types import Array
+
+BAND = 0.5
+"""The rows that could be computed while a band begins, and copies rows that its neighbours copy too."""
 
 PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 """The number of pixels that a tile may have."""
@@ -55,6 +59,12 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     buffers = inputs[image], inputs[weight], inputs[beginning]
     _Writing.of(shape, dot, machine, kernel, buffers, writer, int(root.attrs["zero"])).write()
     return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
+
+
+def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
+    """The rows that pass until the last thread is through with bands of so many."""
+    bands = shape.batch * math.ceil(shape.window.out[0] / rows)
+    return math.ceil(bands / threads) * (rows + BAND)
 
 
 @attrs.frozen(slots=True)
@@ -115,10 +125,11 @@ class _Writing:
     ) -> _Writing:
         """Cut for a machine: bands whose copy stays in a cache, tiles that leave few pixels of a row over."""
         window = shape.window
-        parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels // 16) > 1
+        parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels, BYTE_TAPS) > 1
         rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
         if parallel:
-            rows = min(rows, max(1, window.out[0] // (2 * machine.threads)))
+            tallest = min(rows, math.ceil(shape.batch * window.out[0] / machine.threads))
+            rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
         rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
         fitting = [size for size in PIXELS if size <= min(window.out[1], machine.registers // 2)]
         pixels = choose("pixels", fitting, lambda size: math.ceil(window.out[1] / size) * (size + 1))

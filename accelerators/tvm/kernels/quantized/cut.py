@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 import numpy as np
@@ -15,7 +15,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.tile import fitting
 from accelerators.tvm.kernels.shared.window import Convolved, window_of
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_PRODUCTS
+from accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
 from graph.node import Node
 from graph.types import Array
 
@@ -30,6 +30,15 @@ FEWEST = 16
 
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
+
+LEAST_TASKS = 2
+"""The least number of tasks for each thread, so that one that is held up can leave some to others."""
+
+READ = 16
+"""Bytes of weights that a task reads, or of the image that it copies, in a cycle."""
+
+TASK = 1000
+"""Cycles that a task takes beside its work."""
 
 
 @attrs.frozen(slots=True)
@@ -146,6 +155,12 @@ class Cut:
         """How many sums of a vector are results."""
         return min(self.dot.lanes, self.shape.own)
 
+    def cycles(self, parts: int) -> float:
+        """About how many cycles the products of a band take in the largest of so many ranges of panels."""
+        full, rest = divmod(self.blocks, self.tile.vectors)
+        steps = math.ceil(full / parts) * self.tile.cycles(self.tile.vectors) + (self.tile.cycles(rest) if rest else 0.0)
+        return self.tiles * steps * self.shape.groups * self.shape.depth / self.dot.group
+
     @property
     def block_bytes(self) -> int:
         """Bytes of weights of one block."""
@@ -192,37 +207,68 @@ class Cut:
 
 def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
-    dot = dot_of(machine)
-    shape = shape.taken_by(dot)
-    rows = _rows(shape)
-    work = shape.batch * shape.window.pixels * shape.outs * shape.depth
-    threads = machine.threads_for(work, BYTE_PRODUCTS)
-    if threads > 1:
-        rows = max(1, min(rows, math.ceil(shape.window.out[0] / max(1, 2 * threads // shape.batch))))
-    rows = _even(shape.window.out[0], rows)
+    shape = shape.taken_by(dot_of(machine))
+    threads = machine.threads_for(shape.batch * shape.window.pixels * shape.outs * shape.depth, BYTE_PRODUCTS)
+    if threads == 1:
+        return _tiled(shape, machine, _even(shape.window.out[0], _rows(shape)), choose, lambda cut: cut.cycles(1))
+    shares = _Shares(threads)
+    cuts = [_tiled(shape, machine, rows, _cheapest, shares.least) for rows in shares.rows(shape)]
+    cut = _tiled(shape, machine, min(cuts, key=shares.least).rows, choose, shares.least)
+    parts = min(shares.parts(cut), key=lambda parts: shares.time(cut, parts))
+    return attrs.evolve(cut, parts=parts, parallel=True)
 
-    def cost(tile: Tile) -> float:
-        cut = Cut(shape, dot, tile, rows, 1, False)
-        full, rest = divmod(cut.blocks, tile.vectors)
-        return cut.tiles * (full * tile.cycles(tile.vectors) + (tile.cycles(rest) if rest else 0.0))
 
-    pixels = rows * shape.window.out[1]
+Choose = Callable[[str, Iterable[Tile], Callable[[Tile], float]], Tile]
+"""What takes one of several tiles: `choose`, or the one of least cost."""
+
+
+def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -> Tile:
+    return min(tiles, key=cost)
+
+
+def _tiled(shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Callable[[Cut], float]) -> Cut:
+    """The cut into bands of so many rows, with the tile that suits it."""
+    dot, pixels = dot_of(machine), rows * shape.window.out[1]
     if has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
-        cut = Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, threads > 1, tiling)
-        return _shared_out(cut, threads)
+        return Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
     sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= pixels]
-    return _shared_out(Cut(shape, dot, choose("tile", sizes, cost), rows, 1, threads > 1), threads)
+    return Cut(shape, dot, choose("tile", sizes, lambda tile: cost(Cut(shape, dot, tile, rows, 1, False))), rows, 1, False)
 
 
-def _shared_out(cut: Cut, threads: int) -> Cut:
-    """With the panels in as many ranges as the threads need."""
-    tasks = cut.shape.batch * cut.bands
-    panels = math.ceil(cut.blocks / cut.tile.vectors)
-    parts = 1 if tasks >= 2 * threads or threads == 1 else min(panels, math.ceil(2 * threads / tasks))
-    return attrs.evolve(cut, parts=parts)
+@attrs.frozen(slots=True)
+class _Shares:
+    """The ways to share a product out among threads: bands of rows, each for some ranges of panels."""
+
+    threads: int
+
+    def rows(self, shape: Shape) -> list[int]:
+        """How many rows a band may have: as many as stay near, or so many that whole turns of the threads make all bands."""
+        high, threads = shape.window.out[0], self.threads
+        fewest = math.ceil(high / _rows(shape))
+        counts = {fewest, math.ceil(fewest / threads) * threads, threads // 2, *(turn * threads for turn in range(1, TASKS + 1))}
+        return sorted({math.ceil(high / count) for count in counts if fewest <= count <= high}, reverse=True)
+
+    def parts(self, cut: Cut) -> list[int]:
+        """Into how many ranges the panels may be cut, such that there are some tasks for each thread."""
+        panels, tasks = max(1, cut.blocks // cut.tile.vectors), cut.shape.batch * cut.bands
+        return sorted({min(panels, math.ceil(turns * self.threads / tasks)) for turns in range(LEAST_TASKS, TASKS + 1)})
+
+    def least(self, cut: Cut) -> float:
+        """The time that the best of them takes."""
+        return min(self.time(cut, parts) for parts in self.parts(cut))
+
+    def time(self, cut: Cut, parts: int) -> float:
+        """About how many cycles pass until the last thread is through: with the products, and with what each task reads and
+        copies for itself."""
+        shape, window = cut.shape, cut.shape.window
+        turns = math.ceil(shape.batch * cut.bands * parts / self.threads)
+        read = cut.weight_bytes / parts
+        if shape.copies:
+            read += cut.rows * window.strides[0] * window.sizes[1] * shape.across * shape.element.bits / 8
+        return turns * (cut.cycles(parts) + read / READ + TASK)
 
 
 def _even(size: int, step: int) -> int:

@@ -10,6 +10,7 @@ from accelerators.tvm.kernels.language import uint8
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import LOOKUPS
 
 PIECE = 4096
 """A task looks up about so many bytes."""
@@ -27,7 +28,7 @@ def lookup(body: Body, machine: Machine) -> Draft | None:
     given, table = (problem.positions[entry] for entry in node.reads)
     kernel, inputs, (result,) = problem.kernel("lookup", {given: (size,), table: (256,)}, [(size,)])
     pieces, rest = divmod(size, PIECE)
-    tasks = kernel.tasks(pieces, "task", machine.threads_for(size) > 1)
+    tasks = kernel.tasks(pieces, "task", machine.threads_for(size, LOOKUPS) > 1)
     with tasks as task, kernel.loop(PIECE // UNROLLED, "i") as i, kernel.unroll(UNROLLED, "u") as u:
         at = task * PIECE + i * UNROLLED + u
         result[at] = inputs[table][inputs[given][at].bits_as(uint8).as_index()]

@@ -27,6 +27,7 @@ from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import BYTE_TAPS
 from graph.node import Node
 from graph.types import Array
 
@@ -177,8 +178,8 @@ class _Pool:
     def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value], None]) -> None:
         """What is done for each pixel; the threads share the rows."""
         window = self.window
-        work = self.batch * window.pixels * window.count * self.channels // 16
-        with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(work) > 1) as task:
+        taps = self.batch * window.pixels * window.count * self.channels
+        with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(taps, BYTE_TAPS) > 1) as task:
             n = kernel.name_value("n", task // window.out[0])
             y = kernel.name_value("y", task % window.out[0])
             with kernel.loop(window.out[1], "x") as x:

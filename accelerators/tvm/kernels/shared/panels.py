@@ -204,12 +204,12 @@ def at_most(tasks: int, count: Operand) -> int:
     return min(tasks, count) if isinstance(count, int) else tasks
 
 
-def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
-    """The tile that takes the fewest cycles for all of it; None for fewer columns than a vector has."""
+def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile", threads: int = 1) -> PanelTile | None:
+    """The tile that takes the fewest cycles until the last thread is through; None for fewer columns than a vector has."""
     narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns]
     fitting = [tile for tile in narrow if tile.rows <= rows]
 
     def cost(tile: PanelTile) -> tuple[float, int]:
-        return tile.down(rows) * tile.across(columns) * tile.cycles, -tile.vectors
+        return math.ceil(tile.down(rows) * tile.across(columns) / threads) * tile.cycles, -tile.vectors
 
     return choose(what, fitting, cost) if fitting else None

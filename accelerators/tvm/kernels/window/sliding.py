@@ -33,6 +33,9 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import TAPS
 from accelerators.tvm.sizes.extent import Extent
 
+LONG = 16
+"""The taps that could be read while the result of a window goes through many instructions."""
+
 
 @attrs.frozen(slots=True)
 class Spot:
@@ -70,7 +73,8 @@ class Slide:
 def slide_over(slide: Slide, kernel: Kernel, source: Buffer, batch: int, blocks: int, machine: Machine) -> None:
     """The whole kernel: tasks over images, bands of rows and blocks."""
     window = slide.window
-    threads = machine.threads_for(batch * blocks * window.pixels * window.count, TAPS)
+    taps = window.count + (LONG if slide.is_long else 0)
+    threads = machine.threads_for(batch * blocks * machine.lanes * window.pixels * taps, TAPS)
     bands, across = _shares(kernel, window.out[0], blocks, threads)
     count = bands * across
     with kernel.tasks(batch * count, "task", threads > 1) as task:
