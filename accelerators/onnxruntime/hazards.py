@@ -42,6 +42,20 @@ def _attention(node: Node) -> str | None:
     return None
 
 
+def _affine_grid(node: Node) -> str | None:
+    sizes = node.inputs[1].node.value if _given(node, 1) else None  # type: ignore[union-attr]
+    if not node.attrs.get("align_corners", 0) or (sizes is not None and (sizes[2:] > 1).all()):
+        return None
+    return "onnxruntime puts the only pixel of an axis elsewhere in AffineGrid with align_corners"
+
+
+def _col2im(node: Node) -> str | None:
+    dilations = node.attrs.get("dilations", ())
+    if len(dilations) in (0, 2) or max(dilations) == 1:
+        return None
+    return "onnxruntime misplaces the columns of a dilated Col2Im of anything but images"
+
+
 def _conv_integer(node: Node) -> str | None:
     point = node.inputs[3] if _given(node, 3) else None
     if point is not None and not (isinstance(point.type, TensorType) and point.type.shape in ((), (1,))):
@@ -145,8 +159,10 @@ def _given(node: Node, number: int) -> bool:
 
 
 _HAZARDS: Mapping[str, Hazard] = {
+    "AffineGrid": _affine_grid,
     "Attention": _attention,
     "AveragePool": windows.pool,
+    "Col2Im": _col2im,
     "Conv": windows.convolution,
     "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
     "ConvTranspose": windows.transposed,

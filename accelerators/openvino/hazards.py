@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 
 from accelerators.engines.conditions import condition_lengths
 from accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
+from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_all_sizes
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
 from graph.microsoft import DOMAIN
 from graph.node import Node, NodeEntry
+from graph.numerics.windows import extent
 from graph.ops.schemas import spec_of
 from graph.types import TensorType
 
@@ -76,11 +78,21 @@ def _resize(node: Node) -> str | None:
         return "openvino has no exclude_outside"
     if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return "openvino stretches, whatever keep_aspect_ratio_policy says"
-    scales = node.inputs[2] if len(node.inputs) > 2 else None
-    if attrs.get("coordinate_transformation_mode") == "align_corners" and scales is not None:
-        if scales.node.value is None or scales.node.value.size:
-            return "openvino aligns corners by the scales, not by the sizes that come of them"
+    if not has_scales(node):
+        return None
+    if attrs.get("coordinate_transformation_mode") == "align_corners":
+        return "openvino aligns corners by the scales, not by the sizes that come of them"
+    scales = known_scales(node)
+    if scales is not None and may_leave_all_sizes(node, scales):
+        return "openvino leaves out a resize by a scale that is not one where the size stays as it was"
     return None
+
+
+def _upsample(node: Node) -> str | None:
+    scales = known_scales(node)
+    if node.attrs.get("mode", "nearest") == "nearest" and (scales is None or (scales % 1 != 0).any()):
+        return "openvino's Upsample takes other nearest pixels for scales that are no whole numbers"
+    return _resize(node)
 
 
 def _reduction(node: Node) -> str | None:
@@ -165,7 +177,17 @@ def _max_pool_with_indices(node: Node) -> str | None:
     unsigned = isinstance(data_type, TensorType) and data_type.dtype.startswith("uint")
     if unsigned and len(node.output_names) > 1 and node.output_names[1]:
         return "openvino's MaxPool of unsigned integers names the padding as the place of a zero"
+    if _may_see_padding_alone(node):
+        return "openvino's MaxPool makes a finite number of a window that lies in the padding alone"
     return _max_pool(node)
+
+
+def _may_see_padding_alone(node: Node) -> bool:
+    """Is there as much padding at an end as one window covers?"""
+    kernel = node.attrs.get("kernel_shape", ())
+    dilations = node.attrs.get("dilations") or [1] * len(kernel)
+    spans = [extent(size, dilation) for size, dilation in zip(kernel, dilations)]
+    return any(pad >= span for pad, span in zip(node.attrs.get("pads") or (), spans * 2))
 
 
 def _recurrent(node: Node) -> str | None:
@@ -411,6 +433,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "TopK": _top_k,
     "Trilu": _trilu,
     "Unique": _unique,
+    "Upsample": _upsample,
 }
 
 _VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {

@@ -28,6 +28,7 @@ from . import (  # noqa: F401  importing a family fills the table
     sampling,
     sequences,
     softmax,
+    texts,
 )
 from .evaluate import NoNumerics, evaluate, supports
 

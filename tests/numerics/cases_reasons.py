@@ -121,4 +121,8 @@ WITNESSES = [
     Witness("DeformConv", 19, [x.astype(np.float16) for x in (f32(1, 1, 3, 3), f32(1, 1, 2, 2), f32(1, 8, 2, 2))]),
     Witness("GridSample", 16, [IMAGE, f32(1, 3, 3, 2)], {"mode": "bilinear"}),
     Witness("Clip", 13, [MATRIX.astype(ml_dtypes.bfloat16), np.array(0, ml_dtypes.bfloat16)]),
+    Witness("TfIdfVectorizer", 9, [i64(1, 5, 2, 1, 2)], {
+        "mode": "TF", "min_gram_length": 0, "max_gram_length": 2, "max_skip_count": 3, "ngram_counts": [0, 1],
+        "ngram_indexes": [0, 1], "pool_int64s": [1, 1, 2],
+    }),
 ]

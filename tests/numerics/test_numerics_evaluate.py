@@ -258,3 +258,17 @@ SQUARE = np.ones((1, 1, 2, 2), np.float32)
 def test_what_lies_outside_is_an_error(op: str, inputs: list[np.ndarray], attributes: dict[str, Any], cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         evaluate(op, inputs, attributes, version=22, n_outputs=2 if op == "Split" else 1)
+
+
+NGRAMS = {"mode": "TF", "max_gram_length": 2, "ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 1, 2]}
+"""The single item 1, and 1 before 2."""
+
+
+def test_ngrams_of_any_skip_are_counted_at_once() -> None:
+    """A file of a hundred bytes asked for 2^62 skips, which were tried one after the other."""
+    words, attributes = [np.array([1, 5, 2, 1, 2])], {**NGRAMS, "min_gram_length": 1}
+    for skips, pairs in ((0, 1), (1, 2), (3, 3), (2**62, 3)):
+        (counted,) = evaluate("TfIdfVectorizer", words, {**attributes, "max_skip_count": skips}, version=9, n_outputs=1)
+        assert counted.tolist() == [2, pairs]
+    with pytest.raises(ValueError, match="min_gram_length is 0, and an n-gram has one item at least"):
+        evaluate("TfIdfVectorizer", words, {**attributes, "min_gram_length": 0, "max_skip_count": 1}, version=9, n_outputs=1)

@@ -74,6 +74,10 @@ def test_what_it_computes_wrongly_is_refused() -> None:
         ("ConvTranspose", [(1, 1, 4), (1, 1, 3)], {"dilations": [2], "output_padding": [1]}, "of its stride or more"),
         ("ConvTranspose", [("N", 1, 4), (1, 1, 3)], {"output_shape": [9]}, "larger than its windows reach"),
         ("MeanVarianceNormalization", [(1, 2, 3, 3)], {}, "makes NaN of equal numbers"),
+        ("AffineGrid", [(1, 2, 3), [1, 2, 1, 3]], {"align_corners": 1}, "puts the only pixel of an axis elsewhere"),
+        ("AffineGrid", [(1, 2, 3), [1, 2, 2, 3]], {"align_corners": 1}, None),
+        ("Col2Im", [(1, 2, 5), [6], [2]], {"dilations": [2]}, "dilated Col2Im of anything but images"),
+        ("Col2Im", [(1, 2, 5), [6], [2]], {"dilations": [1]}, None),
     ],
 )
 def test_what_it_refuses_while_it_runs_is_refused_before(op: str, inputs: list, attributes: dict, reason: str | None) -> None:
@@ -329,6 +333,12 @@ def test_resizes_by_scales_that_make_no_whole_sizes(size: object, scale: float, 
     graph = pt.apply_pass(pt.Graph([pt.op("Resize", x, None, scales, name="n", **attributes)], opsets={"": 19}), "InferShape")
     result = answer("onnxruntime", graph)
     assert str(reason) in str(result)
+
+
+def test_an_upsample_that_states_its_scales_as_an_attribute_is_looked_at_too() -> None:
+    x = pt.variable("x", "float32", (1, 1, 5))
+    graph = pt.Graph([pt.op("Upsample", x, name="n", opset=7, scales=[1.0, 1.0, 1.1], mode="linear")], opsets={"": 7})
+    assert "copies what a scale that is not one leaves as large as it was" in str(answer("onnxruntime", graph))
 
 
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from graph.node import NodeEntry
@@ -496,7 +498,7 @@ def affine_grid(b: Builder, op: str) -> None:
     b.add(
         op,
         b.tensor("float32", (batch, 2, 3)),
-        b.numbers(batch, 1, b.choice(2, 3), b.choice(2, 4)),
+        b.numbers(batch, 1, b.choice(1, 2, 3), b.choice(2, 4)),
         align_corners=b.choice(None, 0, 1),
     )
 
@@ -517,11 +519,13 @@ def roi_align(b: Builder, op: str) -> None:
 
 @recipe("Col2Im")
 def col2im(b: Builder, op: str) -> None:
-    """Columns put back where they came from."""
-    block, size = (b.choice(1, 2), b.choice(1, 3)), (b.choice(3, 4), b.choice(3, 5))
-    places = (size[0] - block[0] + 1) * (size[1] - block[1] + 1)
-    given = b.tensor("float32", (b.choice(1, 2), b.choice(1, 2) * block[0] * block[1], places))
-    b.add(op, given, b.numbers(*size), b.numbers(*block))
+    """Columns put back where they came from: of signals, images and volumes, the blocks dense or dilated."""
+    rank = b.choice(1, 2, 3)
+    block, size = [b.choice(1, 2) for _ in range(rank)], [b.choice(3, 4) for _ in range(rank)]
+    dilations = [b.choice(1, 2) for _ in range(rank)] if b.chance(0.4) else [1] * rank
+    counts = [whole - (part - 1) * apart for whole, part, apart in zip(size, block, dilations)]
+    given = b.tensor("float32", (b.choice(1, 2), b.choice(1, 2) * math.prod(block), math.prod(counts)))
+    b.add(op, given, b.numbers(*size), b.numbers(*block), dilations=dilations)
 
 
 @recipe("NonMaxSuppression")

@@ -1,0 +1,52 @@
+"""The scales of a Resize or an Upsample, as the engines' rules ask for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph.node import Node
+from graph.types import Dim, TensorType
+
+
+def has_scales(node: Node) -> bool:
+    """Are there scales, or may there be some, rather than sizes?"""
+    if "scales" in node.attrs:
+        return True
+    slot = _slot(node)
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
+    return entry is not None and (entry.node.value is None or bool(entry.node.value.size))
+
+
+def known_scales(node: Node) -> np.ndarray[Any, Any] | None:
+    """The scales where they are constant; None where they are known only while the model runs."""
+    entry = None if "scales" in node.attrs else node.inputs[_slot(node)]
+    given = node.attrs["scales"] if entry is None else entry.node.value
+    return None if given is None else np.asarray(given, np.float32)
+
+
+def scaled_sizes(node: Node, scales: np.ndarray[Any, Any] | None) -> tuple[Dim, ...]:
+    """The sizes of the axes that the scales are for; unknown ones where the type does not say them."""
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    shape = data_type.shape if isinstance(data_type, TensorType) else None
+    if shape is None:
+        return (None,) * (0 if scales is None else scales.size)
+    return tuple(shape[axis] for axis in node.attrs.get("axes", range(len(shape))))
+
+
+def may_leave_all_sizes(node: Node, scales: np.ndarray[Any, Any]) -> bool:
+    """May scales that are not all one leave every axis as large as it was?"""
+    return bool((scales != 1).any()) and all(map(_may_stay, scaled_sizes(node, scales), scales))
+
+
+def _slot(node: Node) -> int:
+    """The number of the input that holds the scales: from opset 11 on the region of interest stands before them."""
+    return 2 if len(node.inputs) > 2 else 1
+
+
+def _may_stay(size: Dim, scale: np.float32) -> bool:
+    """May the axis have the same size afterwards? One of a single element is copied rightly."""
+    if isinstance(size, int):
+        return scale == 1 or (size > 1 and np.floor(np.float32(size) * scale) == size)
+    return bool(1 <= scale < 1.5)
