@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.engines.opsets import lowered
+from accelerators.engines.probing import add_probes, probes_in
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.lazy import lazy
@@ -60,6 +61,8 @@ class EngineModel:
     """The output names in order."""
     nodes: tuple[Node, ...]
     """The op nodes; number i is called n<i> in the model."""
+    probes: tuple[str, ...] = ()
+    """The names of further outputs, which are the sizes of values that may turn out to have no elements."""
 
     def node_of(self, name: str) -> Node | None:
         """The node that an engine means by this name, its own or its output's, to which it may have added something."""
@@ -105,8 +108,9 @@ class EngineModel:
         return path
 
 
-def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
-    """The subgraph as a model: calls inlined, opsets lowered to those that the engine knows, constants left where they are."""
+def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
+    """The subgraph as a model: calls inlined, opsets lowered to those that the engine knows, constants left where they are. It
+    tells the sizes of what the ops `probed` read, where these may be zero."""
     from graph.writers.onnx.model import Writing
     from graph.writers.onnx.output_types import complete_outputs
 
@@ -116,10 +120,11 @@ def engine_model(graph: Graph, newest: Mapping[str, int]) -> EngineModel:
     model = Writing(plain, drop_control=True, aside=aside).model
     complete_outputs(plain, model)
     _forget_symbols(model.graph)
+    probes = add_probes(model, probes_in(inlined, probed))
     _embed_elsewhere(model, aside)
     weights = {t.name: aside.arrays[_offset(t)] for t in model.graph.initializer if t.data_location == _EXTERNAL}
     ops = tuple(node for node in inlined.nodes if node.is_op)
-    return EngineModel(model, weights, tuple(n.output_names[0] for n in plain.inputs), plain.output_names, ops)
+    return EngineModel(model, weights, tuple(n.output_names[0] for n in plain.inputs), plain.output_names, ops, probes)
 
 
 def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
@@ -138,12 +143,13 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
     inputs = tuple(f"x{i}" for i in range(len(graph.inputs)))
     outputs = tuple(f"y{i}" for i in range(len(graph.outputs)))
     stated = tuple(item.name for item in proto.graph.input), tuple(item.name for item in proto.graph.output)
-    if stated != (inputs, outputs):
+    probes = stated[1][len(outputs) :]
+    if stated != (inputs, outputs + probes) or probes != tuple(f"z{i}" for i in range(len(probes))):
         raise ValueError("its inputs and outputs are not those of the subgraph")
     if any(tensor.data_location == _EXTERNAL or tensor.external_data for tensor in _get_all_tensors(proto)):
         raise ValueError("it refers to data in other files")
     ops = tuple(node for node in inline_calls(graph).nodes if node.is_op)
-    return EngineModel(proto, {}, inputs, outputs, ops)
+    return EngineModel(proto, {}, inputs, outputs, ops, probes)
 
 
 def _plainly_named(graph: Graph) -> Graph:

@@ -68,7 +68,7 @@ def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
     sizes = _sizes(node.reads[0].type)
     if not sizes and isinstance(node.reads[0].type, TensorType) and node.reads[0].type.shape is not None:
         return None
-    axes = _axes(node)
+    axes = axes_of(node)
     reduced = [sizes[axis] for axis in axes if -len(sizes) <= axis < len(sizes)] if sizes and axes else sizes
     named = {size for entry in graph.inputs for size in _sizes(entry[0].type)}
     if sizes and all(isinstance(size, int) or (size is not None and size in named) for size in reduced):
@@ -76,8 +76,8 @@ def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
     return f"{node.op} may be over nothing, since the sizes of {node.reads[0].name!r} depend on values"
 
 
-def _axes(node: Node) -> list[int]:
-    """The axes that a constant or an attribute names; none where all are meant or nobody knows."""
+def axes_of(node: Node) -> list[int]:
+    """The axes of a reduction that a constant or an attribute names; none where all are meant or nobody knows."""
     if node.op in ("ArgMax", "ArgMin"):
         return [int(node.attrs.get("axis", 0))]
     given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
@@ -91,20 +91,25 @@ def _sizes(value_type: Type | None) -> Sequence[Any]:
 class Empties:
     """Looks after the inputs of a compiled subgraph that may have no elements."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, is_probed: bool = False) -> None:
+        """`is_probed`: the device tells the sizes of values between, which may turn out to have no elements either."""
         is_open = any(not isinstance(node[0].type, TensorType) or not node[0].type.is_static for node in graph.inputs)
         nodes = (node for inner in graphs_in(graph) for node in inner.nodes)
-        sums = is_skeleton(graph) or any(node.op in SUMMING for node in nodes)
+        sums = is_probed or is_skeleton(graph) or any(node.op in SUMMING for node in nodes)
+        self._whole = graph
         self._graph = graph if is_open and sums else None
 
     def results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The subgraph's outputs, by numpy, if an input has no elements; None if the device may compute them."""
         if self._graph is None or all(getattr(value, "size", 1) for value in inputs):
             return None
-        if is_skeleton(self._graph):
-            cause = "an input has no elements, which the device cannot be given"
+        return self.computed(inputs, "an input has no elements, which the device cannot be given")
+
+    def computed(self, inputs: Sequence[Any], cause: str) -> Sequence[Any]:
+        """The subgraph's outputs, by numpy; where it came without its body a RunError with this cause."""
+        if is_skeleton(self._whole):
             raise RunError(cause, remedy="Export the model with its bodies, by which numpy computes it")
-        return owned(interpret(self._graph, inputs), array_ids(inputs) | _constants(self._graph))
+        return owned(interpret(self._whole, inputs), array_ids(inputs) | _constants(self._whole))
 
 
 def _constants(graph: Graph) -> set[int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import cache
 from typing import Any, ClassVar
 
+from accelerators.engines.least_sizes import Sizes, least_sizes
 from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
 from accelerators.engines.opsets import too_new
@@ -21,7 +23,8 @@ from accelerators.onnxruntime.reasons import reason
 from graph.graph import Graph
 from graph.lazy import lazy
 from graph.nested import graphs_in
-from graph.node import Node
+from graph.node import Node, NodeEntry
+from passes.infer import with_missing_types
 
 CPU = "CPUExecutionProvider"
 
@@ -74,11 +77,13 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def query(self, graph: Graph) -> Support:
         """Asks the engine itself, once for each kind of op."""
-        return query_by_op(graph, self._judge)
+        shown = with_missing_types(graph)
+        least = cache(lambda: least_sizes(shown))
+        return query_by_op(shown, lambda node, inside: self._judge(node, inside, least))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Make a session that runs the body."""
-        model = engine_model(graph, self._newest)
+        model = engine_model(graph, self._newest, hazards.MEANS_OF_NOTHING)
         guard(model.proto)
         return self._compiled(model, graph, config)
 
@@ -168,9 +173,10 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     # -- what it supports --------------------------------------------------------------------------------
 
-    def _judge(self, node: Node, graph: Graph) -> bool | str:
+    def _judge(self, node: Node, graph: Graph, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> bool | str:
         refused = (
             self._hazard(node, graph)
+            or hazards.dies_of_nothing(node, least)
             or too_new(node, graph.opsets, self._newest, f"onnxruntime {self._engine.__version__}")
             or unknown_input(node)
             or judged_inside(node, self._within)
@@ -179,7 +185,8 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _within(self, node: Node, graph: Graph) -> bool | str:
         """An op inside a body: what the trial of the whole node will not tell."""
-        return self._hazard(node, graph) or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
+        known = self._hazard(node, graph) or hazards.dies_of_nothing(node, dict)
+        return known or too_new(node, graph.opsets, self._newest, "onnxruntime") or True
 
     def _hazard(self, node: Node, graph: Graph) -> str | None:
         lost = loses_nan(node, graph, hazards.LOSES_NAN, self.name) if self._config["NAN"] == EXACT else None

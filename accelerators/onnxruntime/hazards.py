@@ -8,16 +8,40 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from accelerators.engines.least_sizes import Sizes, has_elements
 from accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.onnxruntime import windows
 from accelerators.onnxruntime.resizes import resize
 from graph.graph import Graph
-from graph.node import Node
+from graph.node import Node, NodeEntry
 from graph.ops.fitting import shape_of
 from graph.types import TensorType
 
 Hazard = Callable[[Node], "str | None"]
+
+
+MEANS_OF_NOTHING = frozenset(("ReduceMean",))
+"""Ops that make a number of nothing where ONNX says that there is none."""
+
+
+FATAL = frozenset(("Einsum", "InstanceNormalization"))
+"""Ops by which onnxruntime 1.31 ends the process where an operand has no elements."""
+
+
+def dies_of_nothing(node: Node, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> str | None:
+    """Why the process might end with the op: an operand may turn out to have no elements though the inputs of the graph have.
+    `least` tells the least sizes of the graph's values. Of a body, whose inputs may have no elements, it tells none."""
+    if node.op not in FATAL or node.domain or all(map(_is_static, node.reads)):
+        return None
+    empty = next((entry for entry in node.reads if not has_elements(entry, least())), None)
+    if empty is None:
+        return None
+    return f"onnxruntime ends the process if {node.op} reads a value without elements, and {empty.name!r} may turn out to be one"
+
+
+def _is_static(entry: NodeEntry) -> bool:
+    return isinstance(entry.type, TensorType) and entry.type.is_static
 
 
 def refused(node: Node, graph: Graph) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.engines.model import EngineModel
+from accelerators.engines.probing import NOTHING, found_nothing
 from accelerators.errors import RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.interface.empties import Empties
@@ -20,6 +21,7 @@ from accelerators.onnxruntime.profile import rows_of_last_run
 from accelerators.onnxruntime.reasons import reason
 from accelerators.process.forking import Guard
 from graph.graph import Graph
+from graph.types import TensorType, Type
 
 Session = Any
 
@@ -53,9 +55,11 @@ class CompiledSession(CompiledSubgraph):
         self._profile = _Profile(model, make) if perf_count else None
         self._session = None if perf_count else make(None)
         self._inputs = model.inputs
-        self._outputs = list(model.outputs)
-        self._types = [node[0].type for node in graph.inputs], [entry.type for entry in graph.outputs]
-        self._empties = Empties(graph)
+        self._outputs = [*model.outputs, *model.probes]
+        self._count = len(model.outputs)
+        of_probes: list[Type | None] = [TensorType("int64")] * len(model.probes)
+        self._types = [node[0].type for node in graph.inputs], [entry.type for entry in graph.outputs] + of_probes
+        self._empties = Empties(graph, bool(model.probes))
         self._narrow = any(is_narrow(getattr(value_type, "dtype", None)) for side in self._types for value_type in side)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
@@ -66,10 +70,16 @@ class CompiledSession(CompiledSubgraph):
         try:
             if self._profile is not None:
                 again = partial(self._run, inputs=inputs, out=None)
-                return self._profile.run(partial(self._run, inputs=inputs, out=out), again)
-            return self._run(self._session, inputs, out)
+                results = self._profile.run(partial(self._run, inputs=inputs, out=out), again)
+            else:
+                results = self._run(self._session, inputs, out)
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
             raise RunError(self.model.in_own_words(reason(error)), where="device 'onnxruntime'") from None
+        if not self.model.probes:
+            return results
+        if found_nothing(results[self._count :]):
+            return self._empties.computed(inputs, NOTHING)
+        return results[: self._count]
 
     def _run(self, session: Session, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         if self._narrow:
@@ -84,7 +94,8 @@ class CompiledSession(CompiledSubgraph):
             if not isinstance(value, np.ndarray) or value.dtype == object:
                 return session.run(self._outputs, dict(zip(self._inputs, inputs)))  # type: ignore[no-any-return]
             binding.bind_cpu_input(name, value)
-        for name, target in zip(self._outputs, out):
+        out = [*out, *[None] * len(self.model.probes)]
+        for name, target in zip(self._outputs, out, strict=True):
             if _takes(target):
                 binding.bind_output(name, "cpu", 0, target.dtype, target.shape, target.ctypes.data)
             else:

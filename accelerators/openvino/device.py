@@ -13,6 +13,7 @@ from accelerators.cache.folder import OFF
 from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
+from accelerators.engines.probing import PROBED
 from accelerators.engines.query_by_op import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
@@ -100,7 +101,7 @@ class OpenVinoAccelerator(Accelerator):
         from accelerators.openvino.requests import CompiledRequests
 
         properties = self._properties(config)
-        model = engine_model(turned(graph), {})
+        model = engine_model(turned(graph), {}, PROBED)
         try:
             compiled = self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), properties)
         except RuntimeError as error:
@@ -121,7 +122,7 @@ class OpenVinoAccelerator(Accelerator):
                 where=f"device 'openvino', subgraph {graph.name!r}",
                 remedy="Compile the model again",
             ) from None
-        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(turned(graph), {})
+        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(turned(graph), {}, PROBED)
         return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
 
     def _shared(self, data: bytes | memoryview) -> Any:

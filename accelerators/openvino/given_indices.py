@@ -29,6 +29,9 @@ RECURRENT = frozenset("RNN GRU LSTM".split())
 """Ops whose fifth input holds the lengths of the sequences in the first."""
 
 
+_UNSEEN = "openvino reads or writes outside where {op}'s indices are wrong, and {what} are computed"
+
+
 def unseen(node: Node) -> str | None:
     """Why openvino had better not get the op: its indices are computed, or a constant one lies outside."""
     entry = _counting(node)
@@ -36,12 +39,16 @@ def unseen(node: Node) -> str | None:
         return None
     data, read = node.inputs[0].type, entry.node
     if read.value is not None:
-        return _wrong(node, data.shape, read.value) if isinstance(data, TensorType) and data.is_static else None
+        shape = data.shape if isinstance(data, TensorType) else None
+        wrong = _wrong(node, shape, read.value)
+        if wrong or node.op == "Gather" or node.op in RECURRENT or node.inputs[0].node.is_variable:
+            return wrong
+        return None if _sizes(node, shape, read.value.shape) else _UNSEEN.format(op=node.op, what="the sizes of its data")
     if node.op == "Gather" or read.is_variable:
         return None
     if node.op in RECURRENT:
         return f"openvino takes a length of {node.op} that is too long for the longest one, and these are computed"
-    return f"openvino reads or writes outside where {node.op}'s indices are wrong, and these are computed"
+    return _UNSEEN.format(op=node.op, what="these")
 
 
 def _counting(node: Node) -> NodeEntry | None:

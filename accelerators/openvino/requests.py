@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.engines.model import EngineModel
+from accelerators.engines.probing import NOTHING, found_nothing
 from accelerators.errors import CompileError, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.interface.empties import Empties
@@ -50,9 +51,13 @@ class CompiledRequests(CompiledSubgraph):
         self._times = Times()
         self._guard = Guard()
         self._inputs = _numbers(compiled.inputs, len(graph.inputs))
-        self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=True)]
+        self._shapes = [_large_static(port, entry.type) for port, entry in zip(compiled.outputs, graph.outputs, strict=False)]
+        self._count = len(graph.outputs)
+        self._probes = len(compiled.outputs) - self._count
+        if self._probes < 0:
+            raise CompileError(f"openvino makes {len(compiled.outputs)} outputs of {self._count}", where="device 'openvino'")
         self._indices = GivenIndices(graph)
-        self._empties = Empties(graph)
+        self._empties = Empties(graph, self._probes > 0)
         self._free: deque[_Request] = deque()
         self._last = threading.local()
 
@@ -70,10 +75,11 @@ class CompiledRequests(CompiledSubgraph):
             results = request.run(inputs, out)
             if self._perf_count:
                 self._last.noted = self._noted(request.request.profiling_info)
+            sizes = request.extra(self._count, self._probes)
         except RuntimeError as error:
             raise RunError(self.model.in_own_words(reason(error)), where="device 'openvino'") from None
         self._free.append(request)
-        return results
+        return self._empties.computed(inputs, NOTHING) if found_nothing(sizes) else results
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """The rows of this thread's last run."""
@@ -127,6 +133,10 @@ class _Request:
         return [
             request.get_output_tensor(i).data.copy() if target is None else target for i, target in enumerate(bound)
         ]
+
+    def extra(self, first: int, count: int) -> list[Array]:
+        """What the last run told beside the outputs: so many arrays from this number on."""
+        return [self.request.get_output_tensor(first + i).data.copy() for i in range(count)]
 
     def _bind(self, out: Sequence[Any] | None) -> list[Array | None]:
         """For each large output the array that it is written to: the caller's, or a new one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import partita as pt
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from graph.interpret import interpret
+from graph.writers.onnx.model import to_model
 
 DEVICES = ["cpu", "onnxruntime", "openvino"]
 
@@ -75,6 +77,106 @@ def test_what_is_reduced_may_have_come_to_nothing(device: str, op: str, is_open:
     np.testing.assert_array_equal(results[0], wanted[0], strict=True)
 
 
+def from_the_fourth(x: pt.Node) -> pt.Node:
+    """What follows the first three columns."""
+    return pt.op("Slice", x, *(pt.constant(np.array([number])) for number in (3, 2**62, 2)), name="rest")
+
+
+def numbers(*values: int) -> pt.Node:
+    return pt.constant(np.array(values, np.int64))
+
+
+OF_NOTHING: dict[str, list[Callable[[pt.Node], pt.Node]]] = {
+    "onnxruntime": [lambda x: pt.op("ReduceMean", x, numbers(2)), lambda x: pt.op("ReduceMean", x)],
+    "openvino": [
+        lambda x: pt.op("ReduceMean", x, numbers(2)),
+        lambda x: pt.op("ReduceMax", x, numbers(2), keepdims=0),
+        lambda x: pt.op("ReduceMin", x),
+        lambda x: pt.op("GlobalAveragePool", x),
+        lambda x: pt.op("MaxPool", x, kernel_shape=[2], pads=[1, 1]),
+        lambda x: pt.op("Conv", x, pt.constant(floats(1, 2, 3)), pt.constant(floats(1)), pads=[3, 3]),
+    ],
+}
+"""What is wrong on an engine if its input has no columns."""
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+@pytest.mark.parametrize("device", OF_NOTHING)
+def test_what_turns_out_to_be_nothing_within_an_engine(device: str) -> None:
+    """The sizes of the input decide; the engine has it all, and numpy computes the calls in which there is nothing."""
+    pytest.importorskip(device)
+    x = pt.variable("x", "float32", (1, 2, "N"))
+    rest = from_the_fourth(x)
+    graph = pt.Graph([pt.op("Relu", make(rest))[0] for make in OF_NOTHING[device]], [x])
+    model = pt.compile(graph, device)
+    for columns in (3, 7, 3):
+        given = floats(1, 2, columns)
+        for result, wanted in zip(model(given), interpret(graph, [given]), strict=True):
+            np.testing.assert_allclose(result, wanted, atol=1e-6, strict=True)
+
+
+def test_an_imported_engine_tells_what_turns_out_to_be_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    x = pt.variable("x", "float32", (1, 2, "N"))
+    graph = pt.Graph([pt.op("ReduceMean", from_the_fourth(x))], [x])
+    for with_bodies in (True, False):
+        pt.compile(graph, "openvino").export(tmp_path / "model.partita", bodies=with_bodies)
+        model = pt.import_model(tmp_path / "model.partita")
+        np.testing.assert_allclose(model(floats(1, 2, 5))[0], floats(1, 2, 5)[:, :, 3:].mean(keepdims=True), rtol=1e-6)
+        if with_bodies:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                assert np.isnan(model(floats(1, 2, 3))[0]).all()
+        else:
+            with pytest.raises(pt.PartitaError, match="has no elements, which the device computes wrongly"):
+                model(floats(1, 2, 3))
+
+
+NORM = pt.constant(np.ones(2, np.float32))
+
+FATAL: list[tuple[Callable[[pt.Node], pt.Node], Callable[[pt.Node], pt.Node], bool]] = [
+    (from_the_fourth, lambda x: pt.op("Einsum", x, x, equation="bij,bkj->ik", name="last"), True),
+    (from_the_fourth, lambda x: pt.op("InstanceNormalization", x, NORM, NORM, name="last"), True),
+    (lambda x: pt.op("Pad", x, numbers(0, 0, 1, 0, 0, 1), mode="edge"),
+     lambda x: pt.op("InstanceNormalization", pt.op("Conv", x, pt.constant(floats(2, 2, 3))), NORM, NORM, name="last"), False),
+    (lambda x: pt.op("MaxPool", x, kernel_shape=[3], pads=[1, 1], strides=[2]),
+     lambda x: pt.op("InstanceNormalization", pt.op("Relu", x), NORM, NORM, name="last"), False),
+    (lambda x: pt.op("AveragePool", x, kernel_shape=[3]),
+     lambda x: pt.op("InstanceNormalization", pt.op("Relu", x), NORM, NORM, name="last"), True),
+]
+"""What makes the operand, the op that ends onnxruntime's process if that has no elements, and whether that may be."""
+
+
+@pytest.mark.parametrize(("before", "last", "may_be"), FATAL)
+def test_what_might_end_onnxruntimes_process_is_refused(
+    before: Callable[[pt.Node], pt.Node], last: Callable[[pt.Node], pt.Node], may_be: bool
+) -> None:
+    pytest.importorskip("onnxruntime")
+    x = pt.variable("x", "float32", (1, 2, "N"))
+    placement = pt.query(pt.Graph([last(before(x))], [x]), "HETERO:onnxruntime,reference")
+    assert placement["last"] == ("reference" if may_be else "onnxruntime")
+    if may_be:
+        assert "reads a value without elements, and " in placement.why("last")
+
+
+def test_a_symbol_that_lies_between_devices_is_right_or_one_error() -> None:
+    """The value between is declared as long as the input, and is shorter."""
+    pytest.importorskip("onnxruntime")
+    x = pt.variable("x", "float32", ("N", 4))
+    cut = pt.op("Slice", x, numbers(1), numbers(99), name="cut")
+    whole = pt.op("ReduceSum", pt.op("Relu", cut), keepdims=0)
+    model = to_model(pt.Graph([pt.op("Tanh", pt.op("Mul", pt.op("Sigmoid", x), whole))], [x]))
+    model.graph.value_info.add().CopyFrom(model.graph.input[0])
+    model.graph.value_info[-1].name = "cut"
+    graph = pt.load(model)
+    given = floats(6, 4)
+    compiled = pt.compile(graph, "HETERO:onnxruntime,reference", pin={"cut": "reference"})
+    try:
+        np.testing.assert_allclose(compiled(given)[0], interpret(graph, [given])[0], atol=1e-6)
+    except pt.RunError as error:
+        assert "on 'onnxruntime'" in str(error)
+
+
 @pytest.mark.parametrize("dims", [(2, 1, 4), ("N", "S", 4)], ids=["fixed", "open"])
 def test_the_largest_of_nothing_has_no_position(dims: tuple[int | str, ...]) -> None:
     pytest.importorskip("tvm")
@@ -107,3 +209,15 @@ def test_a_recurrent_op_whose_sizes_depend_on_values_is_refused(before: Callable
     reason = may_be_empty(node, graph)
     assert (reason is not None) == refused
     assert reason is None or reason.startswith("GRU may be given no elements, since the sizes of 'compress")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_constant_indices_into_what_has_unknown_sizes(is_known: bool) -> None:
+    """OpenVINO would read outside where they are wrong, and only the sizes of inputs can be looked at before it runs."""
+    pytest.importorskip("openvino")
+    x = pt.variable("x", "float32", (9, "N"))
+    data = x if is_known else pt.op("Slice", x, numbers(2), pt.variable("end", "int64", (1,)))
+    placement = pt.query(pt.Graph([pt.op("GatherND", data, numbers(1, 5), name="last")]), "HETERO:openvino,reference")
+    assert placement["last"] == ("openvino" if is_known else "reference")
+    if not is_known:
+        assert "where GatherND's indices are wrong, and the sizes of its data are computed" in placement.why("last")

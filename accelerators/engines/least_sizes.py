@@ -1,0 +1,148 @@
+"""The least sizes that the values of a graph may have while every input of the graph has elements.
+
+Sizes that are symbols are not believed, since a file may claim them: what an op makes follows from what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+from graph.types import TensorType
+
+Sizes = tuple[int, ...]
+"""The least size in each dimension; 0 where nothing is known of one."""
+
+_LARGE = 1 << 31
+
+_BROADCAST = frozenset(
+    "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos CumSum Dropout Div"
+    " Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LeakyRelu Less"
+    " LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid"
+    " Sign Sin Softmax Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor".split()
+)
+"""Ops whose first output has the sizes of all that they read, broadcast."""
+
+_LIKE_THE_FIRST = frozenset(
+    "BatchNormalization DequantizeLinear GroupNormalization InstanceNormalization LRN LayerNormalization LpNormalization"
+    " MeanVarianceNormalization QuantizeLinear RMSNormalization ReverseSequence Scatter ScatterElements ScatterND Trilu".split()
+)
+"""Ops whose first output has the sizes of the first value that they read."""
+
+_KEEPING = frozenset(
+    "ArgMax ArgMin Concat DepthToSpace Einsum Flatten GRU Gather GatherElements GatherND Gemm GlobalAveragePool"
+    " GlobalLpPool GlobalMaxPool LSTM MatMul MatMulInteger QLinearMatMul RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp"
+    " ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape SpaceToDepth Squeeze Transpose"
+    " Unsqueeze".split()
+)
+"""Further ops that make something with elements of things that have elements."""
+
+_WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
+
+
+def least_sizes(graph: Graph) -> Mapping[NodeEntry, Sizes]:
+    """The least sizes of each tensor whose rank is known. Linear."""
+    least: dict[NodeEntry, Sizes] = {}
+    for node in graph.nodes:
+        for index, entry in enumerate(node.outputs):
+            known = entry.type
+            if not entry.name or not isinstance(known, TensorType) or known.shape is None:
+                continue
+            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least)
+            if sizes is None or len(sizes) != len(known.shape):
+                sizes = (0,) * len(known.shape)
+            least[entry] = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
+    return least
+
+
+def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
+    """Does the value have elements whenever the graph's inputs have?"""
+    return entry in least and 0 not in least[entry]
+
+
+def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
+    """By how much the padding of each dimension of an image is smaller than the window; None where it is automatic."""
+    if node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    rank = len(kernel)
+    pads = [int(pad) for pad in node.attrs.get("pads") or (0,) * (2 * rank)]
+    dilations = node.attrs.get("dilations") or (1,) * rank
+    return [(size - 1) * step + 1 - a - b for size, step, a, b in zip(kernel, dilations, pads[:rank], pads[rank:])]
+
+
+def kernel_of(node: Node) -> Sequence[int] | None:
+    """The sizes of a pool's or a convolution's window; None where they are not known."""
+    stated = node.attrs.get("kernel_shape")
+    slot = 3 if node.op == "QLinearConv" else 1
+    if stated or len(node.inputs) <= slot or node.inputs[slot] is None:
+        return stated or None
+    weights = node.inputs[slot].type  # type: ignore[union-attr]
+    is_known = isinstance(weights, TensorType) and weights.is_static
+    return weights.shape[2:] if is_known else None  # type: ignore[union-attr, index, return-value]
+
+
+def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes]) -> Sizes | None:
+    """The least sizes of an output; None where nothing is known of it."""
+    if node.domain or node.bodies or node.is_call or any(entry not in least for entry in node.reads) or not node.reads:
+        return None
+    read, op = [least[entry] for entry in node.reads], str(node.op)
+    rule = _RULES.get(op)
+    if rule is not None:
+        return rule(node, read)
+    if index == 0 and op in _BROADCAST:
+        return _together(read)
+    if index == 0 and op in _LIKE_THE_FIRST:
+        return read[0]
+    if op in _KEEPING and all(0 not in sizes for sizes in read):
+        kind = node.output_types[index]
+        return (1,) * len(kind.shape or ()) if isinstance(kind, TensorType) else None
+    return None
+
+
+def _together(read: Sequence[Sizes]) -> Sizes:
+    columns = zip_longest(*[sizes[::-1] for sizes in read], fillvalue=1)
+    return tuple([0 if 0 in column else max(column) for column in columns][::-1])
+
+
+def _slid(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """A convolution or a pool: the number of images, the channels, and how often the window fits."""
+    kernel = kernel_of(node)
+    if kernel is None or len(read[0]) != len(kernel) + 2:
+        return None
+    short, strides = shortfalls(node, kernel), node.attrs.get("strides") or (1,) * len(kernel)
+    if short is None:
+        is_same = str(node.attrs["auto_pad"]).startswith("SAME")
+        fits = [min(size, 1) if is_same else 0 for size in read[0][2:]]
+    else:
+        fits = [max(0, (size - less) // step + 1) for size, less, step in zip(read[0][2:], short, strides)]
+    return (*read[0][:2], *fits)
+
+
+def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """Each dimension with what a constant, or an attribute, adds to it. Padding of chosen axes is not looked at."""
+    given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("pads")
+    sizes, axes = read[0], node.inputs[3] if len(node.inputs) > 3 else None
+    if given is None or axes is not None or len(given) != 2 * len(sizes):
+        return None
+    added = [int(pad) for pad in given]
+    return tuple([max(0, size + a + b) for size, a, b in zip(sizes, added, added[len(sizes) :])])
+
+
+def _scaled(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """By scales that are constant; the new sizes of other resizes decide themselves."""
+    scales = node.inputs[-1]
+    if node.op == "Resize" and len(node.inputs) != 3:
+        return None
+    values = None if scales is None else scales.node.value
+    if values is None or len(values) != len(read[0]):
+        return None
+    return tuple([int(min(size * float(scale), _LARGE)) if scale > 0 else 0 for size, scale in zip(read[0], values)])
+
+
+_RULES: Mapping[str, Callable[[Node, Sequence[Sizes]], Sizes | None]] = {
+    **dict.fromkeys(_WINDOWED, _slid),
+    "Pad": _padded,
+    "Resize": _scaled,
+    "Upsample": _scaled,
+}
