@@ -10,6 +10,7 @@ from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import window_attributes
 from accelerators.tvm.layouts.quantized_moves import wanted_after
+from accelerators.tvm.layouts.quantized_products import repeated
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
 from accelerators.tvm.layouts.sums import sums_of
@@ -18,21 +19,25 @@ from accelerators.tvm.prepare.resizing import mixtures
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import Array
 
+WIDEST = 4
+"""A filter whose taps are spread is filled up with zeros, to so many times its size at most."""
+
 
 def transposed(walk: Walk, node: Node) -> bool | None:
     """ConvTranspose: a convolution that makes all phases, and the phases dealt out, after they are rounded if they are."""
     given, weight, shape = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1), any_shape(node[0]) or ()
     image = any_shape(node.inputs[0]) or ()
-    if given is None or weight is None or len(shape) != 4 or not _is_plain(node):
+    array = None if weight is None else _spread(weight[0], tuple(node.attrs.get("dilations") or (1, 1)))
+    if given is None or weight is None or array is None or len(shape) != 4 or not _is_plain(node):
         return None
-    (source, scaling), (array, scales) = given, weight
+    (source, scaling), scales, groups = given, weight[1], int(node.attrs.get("group", 1))
     strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
     if not has_few_phases(strides):
         return None
     phases = Phases(image[2:], shape[2:], array.shape[2:], strides, pads[:2], shape[1])  # type: ignore[arg-type]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    packed, times = phases.weights(array), phases.outs // shape[1]
-    sums = sums_of(scaling, packed, scales, bias, times)
+    packed, times = phases.weights(_beside(array, groups)), phases.outs // shape[1]
+    sums = sums_of(scaling, packed, np.tile(scales.reshape(-1), groups) if scales.size > 1 else scales, bias, times)
     if sums is None or (sums[2] is not None and sums[2].node.value is None):
         return None
     beginning, factor, added = sums
@@ -41,28 +46,54 @@ def transposed(walk: Walk, node: Node) -> bool | None:
     if wanted is not None and added is None and is_lossless(factor / np.float64(wanted.scale)):
         factor = (factor / np.float64(wanted.scale)).astype(np.float32)
         rounding = Scaling(np.float32(1.0), wanted.point, None)  # type: ignore[arg-type]
+    order = np.arange(phases.outs).reshape(times, groups, -1).swapaxes(0, 1).reshape(-1)
+    read, geometry = _image_of(walk, node, source, phases.outs)
     window, new = phases.window, walk.sides.new_constant
-    more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "batch": shape[0], "zero": scaling.unsigned_point}
-    read = walk.sides.unsigned(source, True)
-    inputs = (read, new(packed, f"{node.name}_weight"), new(beginning, f"{node.name}_beginning"),
-              new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
-    size = (shape[0], *window.out, phases.outs)
-    number = walk.helper(node, "Product", inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
+    more = {**geometry, "plain": 0, "outs": phases.outs, "batch": shape[0], "zero": scaling.unsigned_point}
+    inputs = (read, new(packed[order], f"{node.name}_weight"), new(beginning[order], f"{node.name}_beginning"),
+              new(factor.reshape(-1)[order] if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
+    size, op = (shape[0], *window.out, phases.outs), "Depthwise" if geometry["group"] == phases.outs else "Product"
+    number = walk.helper(node, op, inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
     if added is not None and added.node.value is not None:
-        spread = new(np.tile(added.node.value.reshape(-1), times), f"{node.name}_bias")
+        spread = new(np.tile(added.node.value.reshape(-1), times)[order], f"{node.name}_bias")
         number = walk.helper(node, "Add", (number, spread), size, {}, "float32")
     if rounding is not None:
         number = walk.quantize(node, number, rounding, f"{node.name}_rounded")
-    dealt = {"strides": list(strides), "pads": list(pads[:2])}
+    dealt = {"strides": list(strides), "pads": list(pads[:2]), "group": groups}
     walk.keep_moved(node, node.evolve(op="Interleave", domain=DOMAIN, inputs=(number,), attrs=frozen_attrs(dealt)), wanted)
     return True
+
+
+def _spread(weight: Array, dilations: tuple[int, ...]) -> Array | None:
+    """The filter with zeros between its taps, so that they stand next to each other; None if that makes it too large."""
+    sizes = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations)]
+    if np.prod(sizes) > WIDEST * np.prod(weight.shape[2:]):
+        return None
+    filled = np.zeros((*weight.shape[:2], *sizes), weight.dtype)
+    filled[:, :, :: dilations[0], :: dilations[1]] = weight
+    return filled
+
+
+def _beside(weight: Array, groups: int) -> Array:
+    """[channels, results of a group, taps] as [channels of a group, results, taps]."""
+    _, own, *taps = weight.shape
+    return weight.reshape(groups, -1, own, *taps).swapaxes(0, 1).reshape(-1, groups * own, *taps)
+
+
+def _image_of(walk: Walk, node: Node, source: NodeEntry, outs: int) -> tuple[NodeEntry, dict[str, Any]]:
+    """The bytes that a convolution of so many results reads, with its channels and groups: a channel that has results of its own
+    stands beside itself as often as it has results."""
+    channels, groups = (any_shape(source) or ())[1], int(node.attrs.get("group", 1))
+    read = walk.sides.unsigned(source, True)
+    if groups == 1 or groups < channels:
+        return read, {"channels": channels, "group": groups}
+    return repeated(walk, node, read, outs // channels), {"channels": outs, "group": outs}
 
 
 def _is_plain(node: Node) -> bool:
     """Is it a transposed convolution whose geometry its pads and strides say?"""
     automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-    dilated = tuple(node.attrs.get("dilations") or (1, 1)) != (1, 1)
-    return not (automatic or dilated or node.attrs.get("output_shape")) and int(node.attrs.get("group", 1)) == 1
+    return not (automatic or node.attrs.get("output_shape"))
 
 
 def resized(walk: Walk, node: Node) -> bool | None:

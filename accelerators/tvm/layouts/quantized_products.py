@@ -48,14 +48,14 @@ def convolution(walk: Walk, node: Node) -> bool | None:
     plain = channels <= WORD and source not in walk.sides.beside and groups == 1
     read = walk.sides.unsigned(source, not plain)
     if alone and shape[1] > channels:
-        read, channels = _repeated(walk, node, read, shape[1] // channels), shape[1]
+        read, channels = repeated(walk, node, read, shape[1] // channels), shape[1]
         groups = channels
     more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "batch": shape[0]}
     geometry = {**window_attributes(window), **more}
     return _product(walk, node, scaling, read, array, scales, geometry, True, "Depthwise" if alone else "Product")
 
 
-def _repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
+def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
     """The bytes with each channel so many times beside itself: for as many results of it."""
     *sizes, channels = any_shape(read) or ()
     apart, spread, whole = (*sizes, channels, 1), (*sizes, channels, times), (*sizes, channels * times)

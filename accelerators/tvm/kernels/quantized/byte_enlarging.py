@@ -25,7 +25,8 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
     (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
-    (down, across), (top, left) = node.attrs["strides"], node.attrs["pads"]
+    (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
+    own, of_group = channels // groups, outs // groups
     problem = Problem.of(body)
     sizes = (batch * rows * columns * outs,), (batch * high * wide * channels,)
     kernel, (source,), (result,) = problem.kernel("interleave", {0: sizes[0]}, [sizes[1]])
@@ -34,9 +35,10 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
         row = kernel.name_value("row", (n * rows + (h + top) // down) * columns)
         with kernel.loop(wide, "w") as w:
             phase = (h + top) % down * across + (w + left) % across
-            start = kernel.name_value("start", (row + (w + left) // across) * outs + phase * channels)
+            start = kernel.name_value("start", (row + (w + left) // across) * outs + phase * own)
             to = kernel.name_value("to", ((n * high + h) * wide + w) * channels)
-            _copied(kernel, source, result, start, to, channels, machine)
+            with kernel.loop(groups, "group") as group:
+                _copied(kernel, source, result, start + group * of_group, to + group * own, own, machine)
 
     _each_row(kernel, batch, high, wide * channels // 4, machine, write)
     return problem.draft(kernel, "interleaved phases")

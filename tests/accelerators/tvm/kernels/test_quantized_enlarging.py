@@ -36,18 +36,20 @@ class Transposed:
     batch: int = 1
     is_bias_whole: bool = True
     for_each: bool = True
+    dilations: tuple[int, int] = (1, 1)
+    group: int = 1
 
     scale = np.float32(0.02)
     result = np.float32(0.3)
 
     @property
     def weight(self) -> Array:
-        return integers(1, (self.channels, self.outs, *self.taps), "int8")
+        return integers(1, (self.channels, self.outs // self.group, *self.taps), "int8")
 
     @property
     def scales(self) -> Array:
-        count = self.outs if self.for_each else 1
-        depth = self.channels * self.taps[0] * self.taps[1]
+        count = self.outs // self.group if self.for_each else 1
+        depth = self.channels // self.group * self.taps[0] * self.taps[1]
         return np.random.default_rng(2).uniform(0.02, 0.04, count).astype("f") / np.float32(np.sqrt(depth))
 
     @property
@@ -63,27 +65,41 @@ class Transposed:
         x = dequantized(pt.variable("x", self.dtype, self.given.shape), self.scale, self.point)
         scales = self.scales if self.for_each else self.scales[0]
         weight = dequantized(self.weight, scales, axis=1)
-        factor = self.scale * scales
+        factor = self.scale * (np.tile(scales, self.group) if self.for_each else scales)
         whole = dequantized(self.bias, factor, axis=0)
         numbers = pt.constant(np.asarray(self.bias * factor, np.float32))
         bias = whole if self.is_bias_whole else numbers
-        node = pt.op("ConvTranspose", x, weight, bias, strides=self.strides, pads=self.pads, output_padding=self.more)
+        node = pt.op(
+            "ConvTranspose", x, weight, bias, strides=self.strides, pads=self.pads, output_padding=self.more,
+            dilations=self.dilations, group=self.group,
+        )
         return pt.apply_pass(pt.Graph([quantized(node, float(self.result), 3)]), "InferShape")
 
     def expected(self) -> Array:
         """The exact sums, scaled once, rounded half to even, saturated."""
-        x, weight = self.given.astype(np.int64) - self.point, self.weight.astype(np.int64)
+        x, weight = self.given.astype(np.int64) - self.point, self._spread_weight()
         (down, across), (top, left, bottom, right) = self.strides, self.pads
-        spread = [(n - 1) * s + k + m for n, s, k, m in zip(self.size, self.strides, self.taps, self.more, strict=True)]
+        spread = [(n - 1) * s + k + m for n, s, k, m in zip(self.size, self.strides, weight.shape[2:], self.more, strict=True)]
         total = np.zeros((self.batch, self.outs, *spread), np.int64)
         for y, z in np.ndindex(*self.size):
-            total[:, :, y * down :, z * across :][:, :, : self.taps[0], : self.taps[1]] += np.einsum(
+            total[:, :, y * down :, z * across :][:, :, : weight.shape[2], : weight.shape[3]] += np.einsum(
                 "nc,cohw->nohw", x[:, :, y, z], weight
             )
         total = total[:, :, top : spread[0] - bottom, left : spread[1] - right] + self.bias[:, None, None]
-        factor = (self.scale.astype("d") * self.scales.astype("d")).astype("f").astype("d") / self.result.astype("d")
+        scales = np.tile(self.scales, self.group if self.for_each else 1).astype("d")
+        factor = (self.scale.astype("d") * scales).astype("f").astype("d") / self.result.astype("d")
         numbers = total.astype("f") * factor.astype("f")[:, None, None]
         return np.clip(np.rint(numbers) + 3, 0, 255).astype("uint8")
+
+    def _spread_weight(self) -> Array:
+        """[channels, results, taps] with zeros between the groups and between the taps."""
+        own = self.outs // self.group
+        sizes = [(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations, strict=True)]
+        spread = np.zeros((self.channels, self.outs, *sizes), np.int64)
+        for channel, weight in enumerate(self.weight):
+            first = channel // (self.channels // self.group) * own
+            spread[channel, first : first + own, :: self.dilations[0], :: self.dilations[1]] = weight
+        return spread
 
 
 CASES = {
@@ -91,6 +107,12 @@ CASES = {
     "overlapping": Transposed(12, 20, (4, 6), (4, 4), (2, 2), (1, 1, 1, 1), dtype="int8", point=-3),
     "unequal": Transposed(6, 5, (4, 3), (3, 2), (2, 3), (1, 0, 0, 1), (1, 0), batch=2),
     "one scale": Transposed(8, 17, (3, 5), (3, 3), (1, 1), (1, 1, 1, 1), for_each=False),
+}
+
+IN_GROUPS = {
+    "groups": Transposed(12, 18, (4, 5), (3, 2), group=3, pads=(1, 0, 0, 1), dtype="int8", point=5, for_each=False),
+    "each channel": Transposed(20, 40, (4, 3), (4, 4), (2, 2), (1, 1, 1, 1), group=20),
+    "dilated": Transposed(8, 6, (5, 4), (3, 2), (1, 2), (2, 0, 1, 0), dilations=(2, 3), group=2),
 }
 
 
@@ -101,6 +123,15 @@ def test_a_transposed_convolution_is_exact(kind: str, name: str) -> None:
     model = compiled(case.graph(), INTEGERS=name)
     types = [launch.layer_type for launch in model.launches]
     assert "Product+QuantizeLinear" in types and "Interleave" in types
+    assert np.array_equal(model.run([case.given], [None])[0], case.expected())
+
+
+@pytest.mark.parametrize("kind", IN_GROUPS)
+def test_groups_and_taps_that_are_spread_are_exact(kind: str) -> None:
+    case = IN_GROUPS[kind]
+    model = compiled(case.graph())
+    root = "Depthwise" if case.group == case.channels else "Product"
+    assert f"{root}+QuantizeLinear" in [launch.layer_type for launch in model.launches]
     assert np.array_equal(model.run([case.given], [None])[0], case.expected())
 
 
@@ -120,9 +151,11 @@ def cases(draw: st.DrawFn) -> Transposed:
     more = tuple(draw(st.integers(0, s - 1)) for s in strides)
     dtype = draw(st.sampled_from(("uint8", "int8")))
     low = 0 if dtype == "uint8" else -128
+    group = draw(st.sampled_from((1, 1, 2, 5)))
     return Transposed(
-        draw(st.integers(1, 20)), draw(st.integers(1, 40)), pair(2, 6), taps, strides, pads, more, dtype,  # type: ignore[arg-type]
-        draw(st.integers(low, low + 255)), draw(st.integers(1, 2)), for_each=draw(st.booleans()),
+        group * draw(st.integers(1, 8)), group * draw(st.integers(1, 9)), pair(2, 6), taps, strides,
+        pads, more, dtype, draw(st.integers(low, low + 255)), draw(st.integers(1, 2)), for_each=draw(st.booleans()),  # type: ignore[arg-type]
+        dilations=draw(st.sampled_from(((1, 1), (1, 1), (1, 2), (2, 1)))), group=group,
     )
 
 
