@@ -91,13 +91,13 @@ def test_types_reports_and_calls_come_along(way) -> None:
 
 def test_a_long_chain_needs_no_recursion() -> None:
     value: Node = variable("x", "float32", SHAPE)
-    for i in range(100_000):
+    for i in range(20_000):
         value = op("Relu", value, name=f"n{i}")
     g = Graph([value])
     for way in WAYS:
         result = way(g)
-        assert len(result) == 100_001
-        assert result.outputs[0].name == "n99999"
+        assert len(result) == 20_001
+        assert result.outputs[0].name == "n19999"
 
 
 def test_a_node_alone_is_copied_with_what_it_depends_on() -> None:

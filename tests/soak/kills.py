@@ -24,7 +24,7 @@ def attack(seconds: float, seed: int) -> Figures:
     figures, chance = Figures(), random.Random(seed)
     kinds: list[Round] = [_while_compiling, _while_exporting, _while_writing, _while_tuning]
     with tempfile.TemporaryDirectory(prefix="partita-kills-") as name:
-        for number in rounds_for(seconds, at_least=8):
+        for number in rounds_for(seconds, at_least=len(kinds)):
             kinds[number % len(kinds)](Path(name), chance, figures)
     return figures
 

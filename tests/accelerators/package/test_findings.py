@@ -31,13 +31,22 @@ def asked(device, folder="") -> tuple[int, bool]:
     return int(count), imported == "True"
 
 
-@pytest.mark.parametrize("device", ["cpu", "openvino", "onnxruntime"])
-def test_the_second_process_tries_nothing(device, cache_home):
+def usable(device) -> str:
     if not any(info.name == device and info.usable for info in pt.devices()):
         pytest.skip(f"there is no {device} here")
-    first, _ = asked(device)
+    return device
+
+
+@pytest.mark.parametrize("device", ["cpu", "openvino", "onnxruntime"])
+def test_the_second_process_tries_nothing(device, cache_home):
+    first, _ = asked(usable(device))
     assert first > 0
     assert asked(device) == (0, False)
+
+
+def test_damaged_findings_are_found_out_anew_and_none_are_kept_where_nothing_is(cache_home):
+    device = usable("cpu")
+    first, _ = asked(device)
     (path,) = (cache_home / "findings").iterdir()
     path.write_bytes(path.read_bytes()[:-3])
     assert asked(device)[0] == first

@@ -41,15 +41,15 @@ print(len(count))
 """
 
 
-def test_eight_processes_compile_the_same_model_once(tmp_path):
+def test_processes_compile_the_same_model_once(tmp_path):
     try:
         accelerator("cpu")
     except pt.AcceleratorUnavailable as error:
         pytest.skip(str(error))
-    running = [start(COMPILE, tmp_path / f"{i}.npy") for i in range(8)]
+    running = [start(COMPILE, tmp_path / f"{i}.npy") for i in range(4)]
     result = [process.communicate(timeout=300) for process in running]
     assert sum(int(out) for out, _ in result) == 1, result
-    listed = [np.load(tmp_path / f"{i}.npy") for i in range(8)]
+    listed = [np.load(tmp_path / f"{i}.npy") for i in range(4)]
     assert all(np.array_equal(listed[0], other) for other in listed)
 
 
