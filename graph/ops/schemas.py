@@ -119,9 +119,7 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
     spec = spec_of(op, domain, version)
     if spec is not None:
         return spec
-    import onnx.defs
-
-    names = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain}
+    names = _onnx_names().get(domain, frozenset())
     if op in names:
         cause = f"{domain or 'ai.onnx'} version {version} has no op {op!r}; other versions have"
         remedy: str | None = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
