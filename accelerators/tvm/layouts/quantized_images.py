@@ -31,7 +31,8 @@ def largest(walk: Walk, node: Node) -> bool | None:
 
 def mean(walk: Walk, node: Node) -> bool | None:
     """A mean of the integers, as a number. That of a window adds the numbers that they stand for, tap by tap, because it often
-    lies in the middle of two integers: what the additions round then decides, and is to be the same as in ONNX's reference."""
+    lies in the middle of two integers: what the additions round then decides, and is to be the same as in ONNX's reference.
+    Nothing of the kind is gained for an image as a whole whose channels are not side by side yet."""
     given, shape = walk.dequantized(node.inputs[0]), any_shape(node.inputs[0]) or ()
     window: Window | None
     if node.op == "GlobalAveragePool" and len(shape) == 4:
@@ -39,7 +40,9 @@ def mean(walk: Walk, node: Node) -> bool | None:
         window = Window(sizes, (1, 1), sizes, (1, 1), (1, 1), (0, 0))
     else:
         window = make_window(node, any_shape)
-    if given is None or given[0] not in walk.sides.beside or window is None or not _reaches_inside(window):
+    if given is None or window is None or not _reaches_inside(window):
+        return None
+    if node.op == "GlobalAveragePool" and given[0] not in walk.sides.beside:
         return None
     if window.dilations != (1, 1) or (node.attrs.get("count_include_pad", 0) and not window.is_inside):
         return None
