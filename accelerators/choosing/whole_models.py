@@ -54,30 +54,54 @@ def fastest(
     candidates = [Candidate(of, placement) for of in distinct for placement in measuring.placements(of)]
     if len(candidates) == 1 and candidates[0].placement is None:
         return Best(without, error, None)
-    models, refused = _compiled(measuring, candidates)
-    candidates = list(models)
-    seconds = measuring.seconds(list(models.values()))
-    order = sorted(range(len(candidates)), key=lambda i: seconds[i])
-    plain = {i for i, one in enumerate(candidates) if one.placement is None and not one.precisions}
-    errors = {i: 0.0 if i in plain else measuring.error(models[candidates[i]]) for i in order}
-    first = next((i for i in order if errors[i] <= tolerance), 0)
-    measured = [_sentence(one, seconds[i], errors[i], i == first) for i, one in enumerate(candidates)]
-    devices = _devices(measuring, candidates[first], [*measured, *refused])
-    return Best(dict(candidates[first].precisions), errors[first], devices)
-
-
-def _compiled(measuring: Measuring, candidates: Sequence[Candidate]) -> tuple[dict[Candidate, CompiledModel], list[str]]:
-    """The candidates that devices run in the end, compiled, and a sentence on each of the others. If none is, the last error."""
-    models: dict[Candidate, CompiledModel] = {}
-    refused: list[str] = []
+    contest = _Contest(measuring, tolerance)
+    refused = []
     for one in candidates:
         try:
-            models[one] = measuring.lowered(one.precisions, one.placement)
+            contest.enter(one, measuring.lowered(one.precisions, one.placement))
         except NotSupported as error:
-            if one.placement is None or (one is candidates[-1] and not models):
+            if one.placement is None or (one is candidates[-1] and not contest.errors):
                 raise
             refused.append(f"{one.title} cannot be compiled: {error.cause}")
-    return models, refused
+    winner = contest.winner
+    devices = _devices(measuring, winner, [*contest.sentences(), *refused])
+    return Best(dict(winner.precisions), contest.errors[winner], devices)
+
+
+class _Contest:
+    """Whole models run against one another. The fastest so far is kept, and each other one goes once it has lost."""
+
+    def __init__(self, measuring: Measuring, tolerance: float) -> None:
+        self.measuring = measuring
+        self.tolerance = tolerance
+        self.errors: dict[Candidate, float] = {}
+        self.seconds: dict[Candidate, float] = {}
+        self._fastest: tuple[Candidate, CompiledModel] | None = None
+        """Of those within the tolerance."""
+
+    @property
+    def winner(self) -> Candidate:
+        """The fastest within the tolerance; the first of all where none is."""
+        return next(iter(self.errors)) if self._fastest is None else self._fastest[0]
+
+    def enter(self, one: Candidate, model: CompiledModel) -> None:
+        """Measure it, in turn with the fastest so far, and keep the faster of the two."""
+        plain = one.placement is None and not one.precisions
+        self.errors[one] = 0.0 if plain else self.measuring.error(model)
+        fits = self.errors[one] <= self.tolerance
+        if self._fastest is None or not fits:
+            (self.seconds[one],) = self.measuring.seconds([model])
+            self._fastest = self._fastest or ((one, model) if fits else None)
+            return
+        other, fastest = self._fastest
+        before, self.seconds[one] = self.measuring.seconds([fastest, model])
+        self.seconds[other] = min(self.seconds[other], before)
+        if self.seconds[one] < before:
+            self._fastest = one, model
+
+    def sentences(self) -> list[str]:
+        """What each took."""
+        return [_sentence(one, self.seconds[one], error, one is self.winner) for one, error in self.errors.items()]
 
 
 def _devices(measuring: Measuring, candidate: Candidate, measured: Sequence[str]) -> DevicePlan | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -35,6 +37,25 @@ def test_each_op_runs_where_it_is_fastest(monkeypatch: pytest.MonkeyPatch) -> No
         model = pt.compile(plan.apply(convolutions()), devices)
         assert {unit.device.label for unit in model.units} == {"slow", "quick"}
         assert any("which is the choice" in line for line in str(plan).splitlines())
+
+
+def test_a_whole_model_that_lost_is_not_held_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All candidates were held until the last one was measured."""
+    models: list[ref[pt.CompiledModel]] = []
+    most, real = [0], Measuring.lowered
+
+    def lowered(self: Measuring, *args: Any) -> pt.CompiledModel:
+        model = real(self, *args)
+        gc.collect()
+        models.append(ref(model))
+        most[0] = max(most[0], sum(one() is not None for one in models))
+        return model
+
+    monkeypatch.setattr(Measuring, "lowered", lowered)
+    with priced(monkeypatch, slow=SLOW, other=SLOW, quick=QUICK_CONVOLUTIONS) as devices:
+        plan = chosen(sensitive(), devices, 0.05)
+    assert len(models) > 3 and most == [2]
+    assert sum("which is the choice" in line for line in str(plan).splitlines()) == 1
 
 
 def test_a_precision_is_chosen_with_the_device_that_is_good_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
