@@ -87,7 +87,7 @@ def _child(file: str, device: str, precision: str, task: str, folder: str) -> di
     path, cache = Path(folder) / "net.partita", str(Path(folder) / "cache")
     config = {"CACHE_DIR": cache, **({} if precision in ("f32", "int8") else {"PRECISION": precision})}
     for name in _names(device):
-        small = pt.compile(_small(), name, config)
+        small = pt.compile(_small_quantized() if precision == "int8" else _small(), name, config)
         small(*small.example_inputs())
     graph = pt.load(file) if task == "compile" else None
     _settle()
@@ -114,6 +114,26 @@ def _small() -> pt.Graph:
     conv = pt.op("Relu", pt.op("Conv", x, pt.constant(random.standard_normal((16, 16, 3, 3)).astype("float32"))))
     flat = pt.op("Flatten", conv)
     return pt.Graph([pt.op("MatMul", flat, pt.constant(random.standard_normal((5184, 16)).astype("float32")))], name="small")
+
+
+def _small_quantized() -> pt.Graph:
+    """The same for quantized models: a convolution, a product, and a function that becomes a table."""
+    random = np.random.default_rng(0)
+
+    def numbers(integers: pt.Node, scale: float) -> pt.Node:
+        return pt.op("DequantizeLinear", integers, pt.constant(np.float32(scale)))
+
+    def rounded(values: pt.Node, scale: float) -> pt.Node:
+        integers = pt.op("QuantizeLinear", values, pt.constant(np.float32(scale)), pt.constant(np.uint8(128)))
+        return pt.op("DequantizeLinear", integers, pt.constant(np.float32(scale)), pt.constant(np.uint8(128)))
+
+    def weight(*sizes: int) -> pt.Node:
+        return numbers(pt.constant(random.integers(-127, 128, sizes).astype("int8")), 0.001)
+
+    x = pt.variable("x", "float32", (1, 16, 20, 20))
+    conv = rounded(pt.op("Relu", pt.op("Conv", rounded(x, 0.02), weight(16, 16, 3, 3))), 0.02)
+    curved = rounded(pt.op("Gelu", rounded(pt.op("MatMul", pt.op("Flatten", conv), weight(5184, 16)), 0.02)), 0.02)
+    return pt.Graph([curved], name="small", opsets={"": 20})
 
 
 def _names(device: str) -> list[str]:

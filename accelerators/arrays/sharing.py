@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,6 +30,21 @@ _digests: dict[int, str] = {}
 
 _guard = Guard()
 
+Keeper = Callable[[Array, str], "Array | None"]
+"""Gives an array of the same content in other memory, by its digest; None where it has no room for it."""
+
+_keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
+
+
+@contextmanager
+def kept_by(keeper: Keeper) -> Iterator[None]:
+    """What `held_once` holds first inside lies where the keeper puts it."""
+    token = _keeper.set(keeper)
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
+
 
 def held_once(array: Array, *, is_ours: bool = False) -> Array:
     """An aligned array of the same content: one that is held already, a copy, or this one if it `is_ours`: nobody else has it.
@@ -41,7 +58,10 @@ def held_once(array: Array, *, is_ours: bool = False) -> Array:
         known = _held.get(key)
     if known is not None:
         return known
-    own = laid_out(array, ALIGNMENT) if is_ours and array.flags.writeable else _copied(array)
+    keeper = _keeper.get()
+    own = None if keeper is None else keeper(array, key[0])
+    if own is None:
+        own = laid_out(array, ALIGNMENT) if is_ours and array.flags.writeable else _copied(array)
     with _guard.lock:
         return _kept(_held.setdefault(key, own), key[0])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from accelerators.arrays.sharing import kept_by
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
@@ -92,7 +93,8 @@ class _Caching:
             if compiled is not None:
                 return compiled
             changed, because = self.reason()
-            compiled = _told(compile, because)
+            with kept_by(self.store.keep_weight):  # So that its weights are never in memory all at once.
+                compiled = _told(compile, because)
             story = compiled.story
             assert story is not None
             if not self.write(compiled, story, changed):

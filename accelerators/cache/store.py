@@ -17,7 +17,7 @@ import attrs
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
-from accelerators.cache.weight_files import read_weights, write_weights
+from accelerators.cache.weight_files import keep_weight, read_weights, write_weights
 from accelerators.process.atomic import replacing
 from accelerators.process.regular import open_regular
 from graph.aside import PREFIX
@@ -97,6 +97,10 @@ class Store:
             file.write(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words)
             file.write(code)
         self.trim(keep={key, *(row[0] for row in rows)})
+
+    def keep_weight(self, array: Array, digest: str) -> Array | None:
+        """A weight of an entry that is going to be written, mapped from disk already; None if it stays in memory until then."""
+        return keep_weight(self._weights, array, digest)
 
     def remove(self, key: str) -> None:
         """Forget the entry; its weights may be others' too."""

@@ -17,6 +17,7 @@ import numpy as np
 from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
+from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing, write_pieces
 from accelerators.process.forking import Guard
 from accelerators.process.regular import NoFile, open_regular
@@ -46,6 +47,20 @@ def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
     if small:
         _write(folder / together, small)
     return [(name or together, offset, dtype, shape) for name, offset, dtype, shape in rows]
+
+
+def keep_weight(folder: Path, array: Array, digest: str) -> Array | None:
+    """The array, mapped from a file of its own, written unless it is there; None if it is small, or cannot be written."""
+    if array.nbytes < LARGE:
+        return None
+    path = folder / digest
+    try:
+        _write(path, byte_view(array))
+        content = _mapped(path)
+        _written[str(path)] = _state(path.stat())
+    except (AcceleratorError, Damaged, OSError):
+        return None
+    return content.view(array.dtype).reshape(array.shape)
 
 
 def _write(path: Path, data: Any) -> None:
@@ -83,7 +98,7 @@ def _array(files: Mapping[str, Array], name: str, offset: int, dtype: str, shape
 
 _files: WeakValueDictionary[str, Array] = WeakValueDictionary()
 _written: dict[str, tuple[int, int, int]] = {}
-"""The files that this process wrote and has not read yet, as they were then: such a file needs no second look."""
+"""The files that this process wrote and has not read for an entry yet, as they were then: such a file needs no second look."""
 _guard = Guard()
 
 
@@ -95,14 +110,16 @@ def _mapped(path: Path) -> Array:
         known = _files.get(str(path))
     if known is not None:
         return known
+    fresh = _written.pop(str(path), None) == _state(state)
     try:
         with open_regular(path) as file:
+            # What is read by way of a mapping would count among what the process holds.
+            whole = fresh or hashlib.file_digest(file, "sha256").hexdigest() == path.name
             array = np.memmap(file, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)
     except NoFile:
         path.unlink()
         raise
-    fresh = _written.pop(str(path), None) == _state(state)
-    if not fresh and hashlib.sha256(array.data).hexdigest() != path.name:
+    if not whole:
         path.unlink(missing_ok=True)
         raise Damaged("the checksum of its weights is wrong")
     with _guard.lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import attrs
@@ -28,6 +29,7 @@ from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.pool import serving
 from accelerators.tvm.sizes.extent import sizes_of
 from graph.graph import Graph
+from graph.new_array import has_own_memory
 from graph.node import Node, NodeEntry
 from graph.types import Array, TensorType, dtype_name
 
@@ -286,7 +288,9 @@ def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tupl
     """
     with ThreadPoolExecutor(usable_cores()) as pool:
         packing = [
-            pool.submit(_pack, weights[node], i, element_of(read[0]), built.lowered.packs.get(body.values + i))
+            pool.submit(
+                copy_context().run, _pack, weights[node], i, element_of(read[0]), built.lowered.packs.get(body.values + i)
+            )
             for node, (body, built) in bodies.items()
             for i, read in enumerate(body.graph.inputs[body.values :])
         ]
@@ -299,7 +303,7 @@ def _pack(arrays: list[Array], position: int, dtype: str, pack: Any) -> None:
     stored = arrays[position] if isinstance(pack, GradualPack) else as_stored(arrays[position], dtype)
     if pack is not None:
         arrays[position] = _packed(stored, pack, stored is not arrays[position])
-    elif stored is not arrays[position]:
+    elif stored is not arrays[position] or has_own_memory(stored):
         arrays[position] = held_once(stored, is_ours=True)
 
 

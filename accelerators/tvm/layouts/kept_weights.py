@@ -33,7 +33,7 @@ class Stored:
     """A constant matrix as a model stores it, depth by columns."""
 
     numbers: Array
-    """The integers, as 16-bit ones."""
+    """The integers, as few bits as hold them in numpy's types."""
     scales: Array
     """[blocks of the depth, columns]"""
     points: Array | None
@@ -156,7 +156,8 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
     sizes = np.abs(scale.astype(np.float32))
     if not ((sizes >= LEAST) & (sizes <= 1 / LEAST)).all():
         return None
-    numbers, bits = array.astype(np.int16), BITS[array.dtype.name]
+    bits = BITS[array.dtype.name]
+    numbers = array.astype(np.int8) if bits == 4 else array
     depth, columns = numbers.shape[::-1] if turned else numbers.shape
     axis, block = int(node.attrs.get("axis", 1)) % 2, int(node.attrs.get("block_size", 0))
     along_depth = axis == (1 if turned else 0)
@@ -183,7 +184,7 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
 def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int) -> Stored:
     """The integers without their zero points where they fit, so that none has to be subtracted while the model runs."""
     whole = np.repeat(points, block, axis=0)[: len(numbers)] if len(points) > 1 else points
-    centred = numbers - whole
+    centred = numbers - whole if points.any() else numbers
     half = 1 << (bits - 1)
     if bits == 4 and block % STEP and len(points) > 1:
         bits, half = 8, 128

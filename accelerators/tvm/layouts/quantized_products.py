@@ -99,7 +99,7 @@ def whole_product(walk: Walk, node: Node) -> bool | None:
     moved = 128 if isinstance(source.type, TensorType) and source.type.dtype == "int8" else 0
     beginning = -((known or 0) + moved) * columns
     new = walk.sides.new_constant
-    matrix = np.ascontiguousarray(weight.T.reshape(outs, -1, 1, 1))
+    matrix = weight.T.reshape(outs, -1, 1, 1)
     inputs = (read, new(matrix, f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"))
     geometry = {**_geometry(int(np.prod(shape[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
     product = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(geometry))
@@ -141,7 +141,7 @@ def _product(
     if added is None:
         factor = divide(walk, node, factor)
     new = walk.sides.new_constant
-    inputs = (read, new(np.ascontiguousarray(weight), f"{name}_weight"), new(beginning, f"{name}_beginning"),
+    inputs = (read, new(weight, f"{name}_weight"), new(beginning, f"{name}_beginning"),
               new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
     quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
     if added is None:

@@ -9,6 +9,9 @@ from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossl
 from graph.node import NodeEntry
 from graph.types import Array
 
+PIECE = 1 << 20
+"""About so many weights are looked at together."""
+
 
 def sums_of(
     scaling: Scaling, weight: Array, scales: Array, bias: NodeEntry | None, times: int = 1
@@ -22,10 +25,17 @@ def sums_of(
     beginning = -scaling.unsigned_point * weight.sum((1, 2, 3), dtype=np.int64)
     beginning = beginning if whole is None else beginning + (np.tile(whole, times) if whole.size > 1 else whole)
     factor = np.tile(factor.reshape(-1), times) if factor.size > 1 else factor
-    most = np.abs(beginning) + BYTE * np.abs(weight, dtype=np.int16).sum((1, 2, 3), dtype=np.int64)
+    most = np.abs(beginning) + BYTE * _magnitudes(weight)
     if not is_lossless(scaling.scale, scales, factor) or not weight.size or most.max() > LARGEST_SUM:
         return None
     return beginning.astype(np.int32), factor.astype(np.float32), bias if whole is None else None
+
+
+def _magnitudes(weight: Array) -> Array:
+    """The sum of each output's weights without their signs, of some outputs at a time: the bytes are never all there as words."""
+    step = max(1, PIECE // max(1, weight[:1].size))
+    pieces = [np.abs(weight[i : i + step], dtype=np.int16).sum((1, 2, 3), dtype=np.int64) for i in range(0, len(weight), step)]
+    return np.concatenate([np.zeros(0, np.int64), *pieces])
 
 
 def _whole_bias(bias: NodeEntry | None, factor: Array, outs: int) -> Array | None:

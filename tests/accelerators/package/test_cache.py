@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import warnings
+from mmap import mmap
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -491,6 +492,43 @@ def test_a_digest_goes_with_its_array() -> None:
     del others, array
     fresh = [np.full(64, -i, np.float32) for i in range(50)]
     assert [array_digest(one) for one in fresh] == [array_digest(one.copy()) for one in fresh]
+
+
+def test_weights_lie_in_their_files_as_soon_as_they_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them were in memory, until the last one was packed and the entry was written."""
+    written = []
+    real = Store.write
+
+    def write(self: Store, key: str, meta: dict[str, object], code: bytes, weights: tuple[np.ndarray, ...]) -> None:
+        written.extend((weight.nbytes, (tmp_path / "weights" / array_digest(weight)).exists()) for weight in weights)
+        assert all(type(memory_of(weight)) is mmap for weight in weights)
+        real(self, key, meta, code, weights)
+
+    monkeypatch.setattr(Store, "write", write)
+    matrix = np.random.default_rng(7).standard_normal((256, 256)).astype("f")
+    graph = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (4, 256)), pt.constant(matrix))])
+    result = pt.compile(graph, "cpu", {"CACHE_DIR": str(tmp_path)})(np.ones((4, 256), "f"))[0]
+    assert written == [(matrix.nbytes, True)]
+    assert np.allclose(result, matrix.sum(0), atol=1e-3)
+
+
+def memory_of(array: np.ndarray) -> object:
+    """What the array is a view of in the end."""
+    memory: object = array
+    while isinstance(memory, np.ndarray) and memory.base is not None:
+        memory = memory.base
+    return memory
+
+
+def test_a_weight_that_cannot_be_written_stays_in_memory(tmp_path: Path) -> None:
+    large, small = np.zeros(weight_files.LARGE, np.uint8), np.zeros(weight_files.LARGE - 1, np.uint8)
+    kept = weight_files.keep_weight(tmp_path, large, array_digest(large))
+    assert kept is not None and np.array_equal(kept, large)
+    assert weight_files.keep_weight(tmp_path, small, array_digest(small)) is None
+    assert weight_files.keep_weight(tmp_path / "absent", large, array_digest(large)) is None
+    (tmp_path / array_digest(large)).write_bytes(bytes(weight_files.LARGE - 1) + b"x")
+    del kept
+    assert weight_files.keep_weight(tmp_path, large, array_digest(large)) is None, "the file has other numbers"
 
 
 def test_what_a_user_writes_to_is_held_by_nobody_else(tmp_path: Path) -> None:

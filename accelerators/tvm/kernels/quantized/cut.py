@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 import numpy as np
 
+from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.kernels.language import Element, uint8
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
@@ -189,20 +190,18 @@ class Cut:
     def pack(self, weights: Array) -> Array:
         """[outs, channels / groups, taps down, taps across] as panels: [panel][tap][step][vector][bytes of a step], flat."""
         shape, lanes, count = self.shape, self.dot.lanes, self.shape.window.count
-        filled = np.zeros((shape.outs, shape.reach, count), np.int8)
-        filled[:, : weights.shape[1]] = weights.reshape(*weights.shape[:2], count)
-        group = self.dot.group
-        steps = filled.reshape(shape.outs, shape.reach // group, group, count).transpose(3, 1, 0, 2)
-        panels = []
-        blocks = [np.zeros((*steps.shape[:2], lanes, group), np.int8) for _ in range(shape.groups * self.blocks)]
-        for block, (first, size) in zip(blocks, self.columns(), strict=True):
-            block[:, :, :size] = steps[:, :, first : first + size]
-        for g in range(shape.groups):
-            own = blocks[g * self.blocks : (g + 1) * self.blocks]
-            for first in range(0, self.blocks, self.tile.vectors):
-                vectors = np.stack(own[first : first + self.tile.vectors], axis=2)
-                panels.append(self.dot.pack(vectors).reshape(-1))
-        return np.concatenate(panels)
+        group, columns = self.dot.group, list(self.columns())
+        packed, end = new_weight((self.weight_bytes,), np.dtype(np.int8)), 0
+        for first in [g * self.blocks + b for g in range(shape.groups) for b in range(0, self.blocks, self.tile.vectors)]:
+            own = columns[first : min(first + self.tile.vectors, (first // self.blocks + 1) * self.blocks)]
+            vectors = np.zeros((count, shape.reach // group, len(own), lanes, group), np.int8)
+            for v, (start, size) in enumerate(own):
+                block = np.zeros((size, shape.reach, count), np.int8)
+                block[:, : weights.shape[1]] = weights[start : start + size].reshape(size, -1, count)
+                vectors[:, :, v, :size] = block.reshape(size, -1, group, count).transpose(3, 1, 0, 2)
+            packed[end : end + vectors.size] = self.dot.pack(vectors).reshape(-1)
+            end += vectors.size
+        return packed
 
 
 def make_cut(shape: Shape, machine: Machine) -> Cut:

@@ -12,6 +12,7 @@ from functools import partial
 import attrs
 import numpy as np
 
+from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -105,13 +106,17 @@ class Packing:
 
     def pack(self, matrix: Array) -> Array:
         """[depth, columns] as the buffer."""
-        blocks = np.zeros((self.blocks, self.steps * self.group, self.lanes), np.uint8)
-        for i, block in enumerate(blocks):
-            first = int(self.start(i))  # type: ignore[arg-type]
-            block[: self.depth, : self.stored] = matrix[:, first : first + self.stored].astype(np.int16).astype(np.uint8)
-        words = blocks if self.bits == 8 else _words(blocks.reshape(self.blocks, self.steps, self.group, self.lanes))
-        panels = [words[i : i + PANEL].transpose(1, 0, 2).reshape(-1) for i in range(0, self.blocks, PANEL)]
-        return np.concatenate(panels).view(self.element.name)
+        packed = new_weight((self.size,), np.dtype(self.element.name))
+        for panel in range(0, self.blocks, PANEL):
+            blocks = np.zeros((min(PANEL, self.blocks - panel), self.steps * self.group, self.lanes), np.uint8)
+            for i, block in enumerate(blocks, panel):
+                first = int(self.start(i))  # type: ignore[arg-type]
+                block[: self.depth, : self.stored] = matrix[:, first : first + self.stored].astype(np.uint8)
+            words = blocks if self.bits == 8 else _words(blocks.reshape(len(blocks), self.steps, self.group, self.lanes))
+            flat = words.transpose(1, 0, 2).reshape(-1).view(packed.dtype)
+            start = int(self.panel(panel // PANEL))  # type: ignore[arg-type]
+            packed[start : start + flat.size] = flat
+        return packed
 
     def by_block(self, rows: Array) -> Array:
         """[rows, columns], such as scales, with as many columns as a block has at least."""

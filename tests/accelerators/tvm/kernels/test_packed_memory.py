@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,15 @@ from accelerators.arrays.layout import is_laid_out
 from accelerators.arrays.sharing import ALIGNMENT, held_once, is_fixed
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.quantized.cut import Shape, make_cut
+from accelerators.tvm.kernels.shared.packing import Packing
+from accelerators.tvm.layouts.kept_weights import stored_matrix
+from accelerators.tvm.layouts.quantizing import quantize
+from accelerators.tvm.layouts.scales import Scaling
+from accelerators.tvm.layouts.sums import sums_of
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.prepare.quantized_weights import hold_weights
+from graph.new_array import LARGE, has_own_memory
 
 pytest.importorskip("tvm")
 
@@ -36,6 +46,49 @@ def test_a_packed_weight_is_not_copied_again(graph: pt.Node) -> None:
     for position, pack in draft.packs.items():
         packed = np.asarray(pack(body.weights[position - body.values]), order="C")
         assert is_laid_out(packed, ALIGNMENT) and held_once(packed, is_ours=True) is packed
+
+
+def test_a_quantized_matrix_is_copied_only_into_its_final_memory() -> None:
+    """It was copied to turn it round, widened, and put together from panels: BERT took twice the memory."""
+    matrix = np.random.default_rng(1).integers(-127, 128, (512, 640)).astype("int8")
+    graph = pt.apply_pass(pt.Graph([quantized_product(pt.constant(matrix))]), "InferShape")
+    product = next(node for node in quantize(hold_weights(graph), MACHINE).nodes if node.op == "Product")
+    weight = product.inputs[1].node.value
+    assert np.shares_memory(weight, matrix)
+    packed = make_cut(Shape.of(product), MACHINE).pack(weight)
+    assert packed.nbytes >= LARGE and has_own_memory(packed)
+
+
+def test_looking_whether_32_bits_hold_the_sums_takes_little_memory() -> None:
+    """All weights were widened to words for it: the largest of VGG19 took 200 MB for a moment."""
+    weight = np.random.default_rng(1).integers(-128, 128, (1500, 2000, 1, 1)).astype("int8")
+    scaling = Scaling(np.float32(0.01).reshape(()), np.zeros((), np.uint8)[()], None)
+    tracemalloc.start()
+    try:
+        assert sums_of(scaling, weight, np.full(1500, 0.01, "f"), None) is not None
+        assert tracemalloc.get_traced_memory()[1] < 2 * weight.nbytes
+    finally:
+        tracemalloc.stop()
+    far = np.full((3, 140_000, 1, 1), -128, "int8")
+    far[1] = 1
+    assert sums_of(scaling, far[1:2], np.float32(0.01).reshape(1), None) is not None
+    assert sums_of(scaling, far, np.float32(0.01).reshape(1), None) is None
+
+
+def quantized_product(matrix: pt.Node) -> pt.Node:
+    scale = pt.constant(np.float32(0.01))
+    x = pt.op("DequantizeLinear", pt.variable("x", "uint8", (4, 512)), scale)
+    return pt.op("MatMul", x, pt.op("DequantizeLinear", matrix, scale))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_matrix_that_stays_packed_is_not_widened(dtype: str) -> None:
+    matrix = np.random.default_rng(1).integers(0, 128, (512, 640)).astype(dtype)
+    node = pt.op("DequantizeLinear", pt.constant(matrix), pt.constant(np.float32(0.01)))
+    stored = stored_matrix(node, False)
+    assert stored is not None and np.shares_memory(stored.numbers, matrix)
+    packed = Packing(stored.bits, stored.signed, 512, 640, 16).pack(stored.numbers)
+    assert has_own_memory(packed) and held_once(packed, is_ours=True) is packed
 
 
 @pytest.mark.parametrize("equation", ["ij,jk->ik", "ik,jk->ij"])
