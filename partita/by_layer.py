@@ -12,7 +12,7 @@ from accelerators import CompiledModel
 from accelerators.arrays.distance import scales
 from accelerators.compiling import compile as compile_model
 from graph.graph import Graph
-from graph.node import NodeEntry
+from graph.node import Node, NodeEntry
 from graph.types import Array, TensorType
 from passes.infer import infer
 
@@ -58,12 +58,19 @@ class Side:
 
 def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> list[Layer]:
     """The values that both graphs have under one name, in the first one's order, and outputs by their names: those of the first
-    against those of the second. Linear, beside two runs in which all these values are outputs."""
+    against those of the second. A value that one graph alone quantizes counts as its readers there see it: a quantizer leaves out
+    a Relu below which the integers saturate, and what is before them differs. Linear, beside two runs in which all these values
+    are outputs."""
     sizes = {name: array.shape for name, array in inputs.items()}
     sides = [attrs.evolve(side, graph=infer(side.graph, sizes, strict=False)) for side in (first, second)]
     values = [_numbers_of(side.graph) for side in sides]
     names = [name for name in values[0] if name in values[1]]
-    entries = [[known[name] for name in names] for known in values]
+    rounded = [_rounded(side.graph) for side in sides]
+    alone = {name for name in names if (values[0][name] in rounded[0]) != (values[1][name] in rounded[1])}
+    entries = [
+        [of.get(known[name], known[name]) if name in alone else known[name] for name in names]
+        for known, of in zip(values, rounded, strict=True)
+    ]
     results = [_values(side, asked, inputs) for side, asked in zip(sides, entries, strict=True)]
     outputs = set(first.graph.output_names) & set(second.graph.output_names)
     return [
@@ -77,6 +84,25 @@ def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping
     names = [name for name, _ in first.properties.outputs if name in dict(second.properties.outputs)]
     makers = {name: str(entry.node.op) for name, entry in zip(first.graph.output_names, first.graph.outputs, strict=True)}
     return [layer_of(name, makers[name], True, np.asarray(results[0][name]), np.asarray(results[1][name])) for name in names]
+
+
+def _rounded(graph: Graph) -> dict[NodeEntry, NodeEntry]:
+    """What stands for each value that is read by way of QuantizeLinear and DequantizeLinear alone. Linear."""
+    readers: dict[NodeEntry, list[Node]] = {}
+    for node in graph.nodes:
+        for entry in (*node.reads, *node.captures):
+            readers.setdefault(entry, []).append(node)
+
+    def only(entry: NodeEntry, op: str) -> NodeEntry | None:
+        """The result of the ops of this kind that alone read the value."""
+        there = readers.get(entry, [])
+        is_so = bool(there) and all(node.op == op and not node.domain and node.inputs[0] == entry for node in there)
+        return there[0][0] if is_so and entry not in outputs else None
+
+    outputs = set(graph.outputs)
+    integers = {entry: only(entry, "QuantizeLinear") for entry in readers}
+    numbers = {entry: only(q, "DequantizeLinear") for entry, q in integers.items() if q is not None}
+    return {entry: value for entry, value in numbers.items() if value is not None}
 
 
 def _numbers_of(graph: Graph) -> dict[str, NodeEntry]:

@@ -66,6 +66,20 @@ def test_a_quantized_model_against_its_own(partita: Command) -> None:
     assert "second" not in done.out
 
 
+def test_a_value_that_one_model_quantizes_counts_as_its_readers_see_it() -> None:
+    """onnxruntime's quantizer leaves out a Relu below which bytes saturate: what the product made was compared with it."""
+    x, scale, point = pt.variable("x", "float32", (2, 2)), pt.constant(np.float32(0.5)), pt.constant(np.uint8(0))
+    plain = pt.op("Relu", pt.op("MatMul", x, pt.constant(-np.eye(2, dtype="f"))), name="first")
+    product = pt.op("MatMul", x, pt.constant(-np.eye(2, dtype="f")), name="first")
+    numbers = pt.op("DequantizeLinear", pt.op("QuantizeLinear", product, scale, point), scale, point, name="read")
+    graphs = [pt.Graph([pt.op("Neg", value, name="y")], [x]) for value in (plain, numbers)]
+    given = {"x": np.array([[1.1, -2], [3, -4]], np.float32)}
+    first, output = compare_layers(Side(graphs[0], "reference"), Side(graphs[1], "reference"), given)
+    assert (first.name, first.absolute, output.absolute) == ("first", 0, 0)
+    same, *_ = compare_layers(Side(graphs[1], "reference"), Side(graphs[1], "reference"), given)
+    assert same.ranges[0] == pytest.approx((-3, 4)), "where both quantize it, it is what it is"
+
+
 def test_models_that_read_something_else(partita: Command) -> None:
     pt.save(product(1.0), "a.onnx")
     x = pt.variable("z", "float32", (2, 2))
