@@ -77,6 +77,15 @@ def test_closeness() -> None:
     assert largest <= 1 and 0 < mean <= 0.1
 
 
+@pytest.mark.slow
+def test_rounding() -> None:
+    pytest.importorskip("onnxruntime.quantization")
+    row = run("rounding", "--models", "squeezenet", "--layers", "4").splitlines()[-1].strip("| ").split(" | ")
+    assert row[0] == "squeezenet"
+    count, *off = (int(cell.replace(",", "")) for cell in row[1:])
+    assert all(differing <= count * 1e-5 for differing in off)
+
+
 def test_pipelining(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     page = tmp_path / "page.md"
