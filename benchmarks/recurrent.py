@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--into", type=Path, help="a page of Markdown with the marks of the table")
+    parser.add_argument("--into", type=Path, help="a page of Markdown with the marks of the table, recurrent-1 for one thread")
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works")
     args = parser.parse_args()
     rows, slow, clock = [], 0, time.process_time if args.threads == 1 else time.perf_counter
@@ -141,7 +141,7 @@ def main() -> int:
     header = ["layers", "partita µs, best (median)", "onnxruntime", "openvino", "to onnxruntime", "to openvino"]
     print(markdown(header, rows))
     if args.into:
-        merge(args.into, "recurrent", header, rows)
+        merge(args.into, f"recurrent-{args.threads}", header, rows)
     return 1 if slow and not args.tiny else 0
 
 

@@ -12,6 +12,7 @@ from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.prepare.parts import onnx_type
+from accelerators.tvm.sizes.sizing import is_for_any_size
 from graph.build import constant, op
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -33,7 +34,8 @@ def project_inputs(graph: Graph) -> Graph:
         else:
             rewriter.keep(node)
 
-    return infer(rewrite(graph, visit), strict=False, check_declared=False)
+    projected = rewrite(graph, visit)
+    return projected if is_for_any_size(graph) else infer(projected, strict=False, check_declared=False)
 
 
 class _Projecting:
@@ -53,7 +55,7 @@ class _Projecting:
         node = self.node
         inputs = [None if entry is None else self._single(self.rewriter.value(entry)) for entry in node.inputs]
         assert inputs[0] is not None and inputs[1] is not None
-        projected = self._op("MatMul", "product", inputs[0], self._columns(inputs[1]))
+        projected = self._product(inputs[0], self._columns(inputs[1]))
         layer = node.evolve(domain=DOMAIN, inputs=(projected, *inputs[2:]))
         if self.dtype not in HALVES:
             self.rewriter.keep(node, layer)
@@ -64,6 +66,14 @@ class _Projecting:
         for old in node.outputs:
             if old.name:
                 self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=onnx_type(self.dtype)))
+
+    def _product(self, given: NodeEntry, columns: NodeEntry) -> NodeEntry:
+        """The inputs of all steps by their weights. Where sizes are known only while the model runs, its type is said here."""
+        product = self._named(op("MatMul", given, columns, opset=self.opset, name="new"), "product")
+        if columns.node.value is not None and isinstance(given.type, TensorType) and given.type.shape is not None:
+            sizes = (*given.type.shape[:-1], columns.node.value.shape[1])
+            product = product.evolve(output_types=(TensorType(given.type.dtype, sizes),))
+        return self.rewriter.keep(product)[0]
 
     def _single(self, entry: NodeEntry) -> NodeEntry:
         """The value as float32, if it is a number of two bytes."""

@@ -224,6 +224,23 @@ def _position(reading: Reading, node: Node) -> Sequence[Sizes]:
     return (tuple([1 if d == axis else size for d, size in enumerate(sizes) if keeps or d != axis]),)
 
 
+def _recurrent(reading: Reading, node: Node) -> Sequence[Sizes]:
+    """Any number of steps of a known batch, by constant weights."""
+    given = node.inputs[0]
+    first, second, _ = reading.sizes(given)
+    ways, _, hidden = reading.sizes(node.inputs[2])
+    batch_first = bool(node.attrs.get("layout", 0))
+    batch = first if batch_first else second
+    if any(isinstance(size, Extent) for size in (batch, ways, hidden)):
+        raise CompileError(f"{node.op} has kernels for any number of steps, and not for a batch of {batch}")
+    is_constant = all(entry is not None and entry.node.value is not None for entry in node.inputs[1:3])
+    if given is None or reading.type_of(given).dtype != "float32" or not is_constant:
+        raise CompileError(f"{node.op} has kernels for any number of steps of float32 by constant weights")
+    steps = (batch, second, ways) if batch_first else (first, ways, batch)
+    state = (batch, ways, hidden) if batch_first else (ways, batch, hidden)
+    return [(*steps, hidden), state, state][: len(node.output_names)]
+
+
 def inside(reading: Reading, node: Node) -> None:
     """Constant indices lie inside of the dimensions that they count, which is assumed where it is not known."""
     indices = node.inputs[1].node.value if node.op in _INDEXED and node.inputs[1] is not None else None
@@ -257,6 +274,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,
     "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul, "Range": _range,
     "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,

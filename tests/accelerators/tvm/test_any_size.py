@@ -257,6 +257,33 @@ def test_slices_at_any_size() -> None:
     check(graph, [{"x": numbers(n, s, 16)} for n, s in [(1, 3), (2, 5), (3, 17)]])
 
 
+def recurrent(op: str, x: Any, inputs: int, *rest: Any, **attributes: Any) -> pt.Node:
+    """A layer of 20 numbers with random weights, both ways through time where the attributes say so."""
+    ways = 2 if attributes.get("direction") == "bidirectional" else 1
+    rows = {"LSTM": 80, "GRU": 60, "RNN": 20}[op]
+    weights = (pt.constant(numbers(ways, *sizes) / 4) for sizes in ((rows, inputs), (rows, 20), (2 * rows,)))
+    return pt.op(op, x, *weights, *rest, hidden_size=20, **attributes)
+
+
+@pytest.mark.parametrize("op", ["RNN", pytest.param("GRU", marks=pytest.mark.slow), pytest.param("LSTM", marks=pytest.mark.slow)])
+def test_recurrent_layers_of_any_length(op: str) -> None:
+    x, lengths = pt.variable("x", "float32", ("T", 3, 8)), pt.variable("lengths", "int32", (3,))
+    states = [pt.constant(numbers(2, 3, 20)) for _ in range(2 if op == "LSTM" else 1)]
+    layer = recurrent(op, x, 8, lengths, *states, direction="bidirectional", n_outputs=1 + len(states))
+    joined = pt.op("Reshape", pt.op("Transpose", layer[0], perm=[0, 2, 1, 3]), pt.constant(np.array([0, 0, -1])))
+    graph = pt.Graph([joined, *layer.outputs[1:]], inputs=[x, lengths])
+    given = [{"x": numbers(t, 3, 8), "lengths": np.array([t, t // 2, min(t, 3)], np.int32)} for t in (1, 2, 7, 30)]
+    model = check(graph, given)
+    with pytest.raises(pt.RunError, match="the length of a sequence is not between 0 and the number of steps"):
+        model(numbers(4, 3, 8), np.array([4, 5, 1], np.int32))
+
+
+def test_recurrent_layers_of_any_batch_are_compiled_for_each() -> None:
+    x = pt.variable("x", "float32", (5, "N", 8))
+    model = pt.compile(pt.Graph([recurrent("RNN", x, 8, n_outputs=1)]), "cpu")
+    assert "compiled for each size: RNN has kernels for any number of steps, and not for a batch of s0" in model.report.notes[0]
+
+
 # -- images ----------------------------------------------------------------------------------------------
 
 

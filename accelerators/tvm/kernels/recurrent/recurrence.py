@@ -30,6 +30,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
 from accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
 from accelerators.tvm.kernels.shared.draft import Draft
@@ -39,6 +40,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import NodeEntry
 
 LATE = 2
@@ -137,9 +139,10 @@ class _Writing:
         if self.layer.lengths is None:
             return
         lengths, steps = self.given[self.layer.lengths], self.sizes.steps
+        most = "the number of steps" if isinstance(steps, Extent) else steps
         with self.kernel.loop(self.sizes.batch, "row") as row:
             inside = (lengths[row] >= 0) & (lengths[row] <= steps)
-            self.kernel.require(inside, f"the length of a sequence is not between 0 and {steps}")
+            self.kernel.require(inside, f"the length of a sequence is not between 0 and {most}")
 
     def _pack(self, size: int) -> Buffer:
         """Weights that are values, in panels."""
@@ -165,10 +168,11 @@ class _Writing:
         with self.kernel.loop(self.sizes.steps, "t") as t:
             for panels in self.panels:
                 self._part(panels, t, span, weights, parallel)
+        last = as_index(self.sizes.steps) % 2
         for number, name in enumerate(kept_by(self.layer), 1):
             if number in self.results:
                 with self._each_number(span) as (d, b, h):
-                    self.results[number][self._state(d, b, h)] = self.kept[name][self.sizes.steps % 2, d, b, h]
+                    self.results[number][self._state(d, b, h)] = self.kept[name][last, d, b, h]
 
     @contextmanager
     def _each_number(self, span: Span) -> Iterator[tuple[Operand, Operand, Operand]]:
