@@ -21,6 +21,7 @@ import partita as pt
 from accelerators.process.settling import settle
 from benchmarks.machine import usable_cores
 from benchmarks.tables import markdown, merge
+from benchmarks.timing import clock_for
 from graph.writers.onnx import to_model
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -127,7 +128,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, help="a page of Markdown with the marks of the table, recurrent-1 for one thread")
     parser.add_argument("--tiny", action="store_true", help="the smallest run that shows that it works")
     args = parser.parse_args()
-    rows, slow, clock = [], 0, time.process_time if args.threads == 1 else time.perf_counter
+    rows, slow, clock = [], 0, clock_for(args.threads)
     shapes = [attrs.evolve(shape, steps=3, hidden=8, inputs=4) for shape in SHAPES[:1]] if args.tiny else SHAPES
     for shape in shapes:
         rounds, seconds = (2, 0.002) if args.tiny else (args.rounds, 0.04)

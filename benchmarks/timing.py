@@ -36,6 +36,12 @@ Processes = Sequence[Sequence[float]]
 """Seconds of each round, process by process."""
 
 
+def clock_for(threads: int) -> Callable[[], float]:
+    """The seconds by which a call on so many threads is timed. On one thread it is the processor time of the whole process, which
+    other programs do not lengthen by taking the core, and in which no thread that an engine starts beside it is forgotten."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
 @attrs.frozen
 class Times:
     """The summary of repeated measurements of one call."""

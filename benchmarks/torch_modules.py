@@ -29,6 +29,7 @@ import partita as pt
 from accelerators.process.settling import settle
 from benchmarks.progress import say
 from benchmarks.tables import markdown, merge
+from benchmarks.timing import clock_for
 from graph.readers.onnx import load_onnx
 from graph.readers.torch import export
 
@@ -228,10 +229,8 @@ RIVALS: Mapping[str, Callable[[Sample, onnx.ModelProto], Callable[[], Any]]] = {
 
 
 def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """The seconds of the fastest call of each engine; they take turns.
-
-    On one thread they are its processor time, which other programs do not lengthen by taking the core."""
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    """The seconds of the fastest call of each engine; they take turns."""
+    clock = clock_for(torch.get_num_threads())
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(TURNS):
         for engine, call in calls.items():

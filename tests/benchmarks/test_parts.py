@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from benchmarks.shapes import SHAPES
 from benchmarks.timing import (
     Ratio,
     Times,
+    clock_for,
     geometric_mean,
     interleaved,
     interval,
@@ -389,3 +391,20 @@ def test_a_missing_python_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_what_torch_cannot_do_is_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
     assert torch_ratios(1.0, {"eager": 2.0, "compiled": "CppCompileError: no compiler"}) == ["0.50", "–"]
     assert capsys.readouterr().err == "torch compiled: CppCompileError: no compiler\n"
+
+
+def test_the_clock_of_one_thread_counts_the_work_of_threads_beside_it() -> None:
+    clock, used = clock_for(1), []
+
+    def work() -> None:
+        begin = time.thread_time()
+        while time.thread_time() - begin < 0.01:
+            sum(range(1000))
+        used.append(time.thread_time() - begin)
+
+    start = clock()
+    beside = threading.Thread(target=work)
+    beside.start()
+    beside.join()
+    assert clock() - start >= used[0]
+    assert clock_for(2) is time.perf_counter
