@@ -1,7 +1,7 @@
 """The process that runs a model for `map_batches`: python -m partita.mapping.worker MODEL.partita
 
-Frames come in on standard input, each the arrays of one call, and go out in the same order on what was standard output. It ends
-when its input does."""
+A frame goes out on what was standard output once the model is imported. Then frames come in on standard input, each the arrays of
+one call, and go out in the same order. It ends when its input does."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def main() -> None:
     except pt.PartitaError as error:
         write_frame(replies, {"unready": str(error)}, {})
         return
+    write_frame(replies, {"ready": True}, {})
     names = model.graph.output_names
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         _, arrays = frame

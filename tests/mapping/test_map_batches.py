@@ -7,7 +7,8 @@ import io
 import os
 import re
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,34 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
 def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model().export(tmp_path / "small.partita")
     monkeypatch.setattr("partita.mapping.processes.sys.executable", "/bin/false")
-    worker = Worker(str(tmp_path / "small.partita"))
-    with pytest.raises(pt.RunError, match=r"input 7: 3 workers ended on it\n  Look at this input"):
-        worker.call({"x": inputs(1)[0]}, "input 7")
-    worker.close()
+    crew = Crew(str(tmp_path / "small.partita"), 2, 4)
+    with pytest.raises(pt.RunError, match=r"input 0: 3 workers ended on it\n  Look at this input"):
+        next(crew.results(iter([{"x": x} for x in inputs(1)])))
+
+
+def test_an_input_does_not_wait_until_its_worker_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first worker ends on its first input, and is started again only after all other inputs have results."""
+    others, ended = threading.Event(), threading.Event()
+    answered: list[str] = []
+
+    def call(worker: Worker, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray] | None:
+        if worker is crew.workers[0]:
+            ended.set()
+            return None
+        ended.wait()
+        answered.append(where)
+        return dict(arrays)
+
+    monkeypatch.setattr(Worker, "call", call)
+    monkeypatch.setattr(Worker, "start_again", lambda worker: others.wait())
+    crew = Crew("nowhere", 2, 4)
+    results = crew.results(iter([{"x": x} for x in inputs(5)]))
+    try:
+        first = [next(results) for _ in range(5)]
+    finally:
+        others.set()
+    assert list(results) == [] and [float(result["x"][0, 0]) for result in first] == [0, 1, 2, 3, 4]
+    assert sorted(answered) == [f"input {number}" for number in range(5)]
 
 
 @pytest.mark.parametrize("executor", ["processes", "serial"])
