@@ -139,7 +139,11 @@ def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
 def test_half_precision_products_on_a_gpu_do_not_crash() -> None:
     """With apache-tvm-ffi 0.1.15 this ended Python by a signal, in TVM's Schedule.tensorize and in tvm.ir.save_json."""
     code = """
+import inspect
 import partita as pt
+def quick(frame, context=1):
+    return inspect.Traceback(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None, None)
+inspect.getframeinfo = quick  # TVM looks for the source of every caller, for each of its 500 intrinsics, and needs none.
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.lower.lowering import lower
 from accelerators.tvm.machine.library import tvm
