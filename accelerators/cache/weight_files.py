@@ -56,8 +56,10 @@ def keep_weight(folder: Path, array: Array, digest: str) -> Array | None:
     path = folder / digest
     try:
         _write(path, byte_view(array))
+        written = _written.get(str(path))
         content = _mapped(path)
-        _written[str(path)] = _state(path.stat())
+        if written is not None:  # The entry is going to read it once more.
+            _written[str(path)] = written
     except (AcceleratorError, Damaged, OSError):
         return None
     return content.view(array.dtype).reshape(array.shape)

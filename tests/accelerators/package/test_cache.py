@@ -531,6 +531,22 @@ def test_a_weight_that_cannot_be_written_stays_in_memory(tmp_path: Path) -> None
     assert weight_files.keep_weight(tmp_path, large, array_digest(large)) is None, "the file has other numbers"
 
 
+def test_a_file_that_took_the_place_of_a_weight_is_looked_at(tmp_path: Path) -> None:
+    """It counted as written by this process, where the weight was in memory still."""
+    array = np.zeros(weight_files.LARGE, np.uint8)
+    digest = array_digest(array)
+    first = weight_files.keep_weight(tmp_path, array, digest)
+    (row,) = write_weights(tmp_path, [array])
+    (read,) = read_weights(tmp_path, [row])
+    (tmp_path / "other").write_bytes(bytes(weight_files.LARGE - 1) + b"x")
+    (tmp_path / "other").replace(tmp_path / digest)
+    again = weight_files.keep_weight(tmp_path, array, digest)
+    assert again is not None and np.array_equal(again, array)
+    del first, read, again
+    with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
+        read_weights(tmp_path, [row])
+
+
 def test_what_a_user_writes_to_is_held_by_nobody_else(tmp_path: Path) -> None:
     """An aligned array was taken as it is: another model of equal weights, and the cache, then had what came to stand in it."""
     positions = pt.variable("positions", "int64", (3,))
