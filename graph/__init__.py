@@ -1,5 +1,6 @@
 """The graph: nodes, values, types, ops, the text form, readers and writers, pictures."""
 
+from graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
 from graph.build import call, constant, op, variable
 from graph.errors import (
     GraphError,

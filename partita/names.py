@@ -4,6 +4,7 @@ What only some programs use, such as the report page, is imported when it is fir
 
 from typing import TYPE_CHECKING
 
+import graph.half_imported  # noqa: F401  first: a fork waits for the imports that follow
 from accelerators import (
     Accelerator,
     AcceleratorError,

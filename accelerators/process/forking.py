@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from accelerators.process.half_imported import forks_wait_for_imports
-
 
 class Renewable(Protocol):
     """An object that holds locks or threads."""
@@ -49,4 +47,3 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-forks_wait_for_imports()

@@ -68,9 +68,31 @@ assert not (pathlib.Path(args[0]) / "begun").exists(), "the fork loaded it"
 assert sys.modules["slow"].answer == 42
 """
 
+FORKS_WHILE_OURS_IS_IMPORTED = """
+import os, signal, threading, time
+begun = threading.Event()
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "accelerators":
+            begun.set()
+            time.sleep(0.3)
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: pt.Graph)
+thread.start()
+assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(7 if pt.Graph is not None else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+thread.join()
+"""
+
+SCRIPTS = [FORKS, FORKS_WHILE_IT_IS_IMPORTED, FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED, FORKS_WHILE_OURS_IS_IMPORTED]
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("script", [FORKS, FORKS_WHILE_IT_IS_IMPORTED, FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_the_child_imports_what_it_likes(tmp_path, script) -> None:
     for name, text in {"slow": SLOW_MODULE, "another": "", "forker": FORKER}.items():
         (tmp_path / f"{name}.py").write_text(text)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import warnings
 from collections.abc import Iterator
 
 from accelerators.errors import CompileError
+from accelerators.tvm.machine.silence import Silence
 from graph.errors import PartitaError
 
 Failure = Exception
 """The exceptions that TVM raises, which may be any at all."""
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
+_silence = Silence()
+
+
+def quiet() -> Silence:
     """A context in which TVM's output and warnings do not reach the user's screen."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
+    return _silence
 
 
 @contextlib.contextmanager
