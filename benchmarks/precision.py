@@ -1,6 +1,7 @@
 """Latency in low precision, side by side.
 
     python -m benchmarks.precision [--kinds int8 bf16] [--models NAME ...] [--threads N ...] [--integers NAME] [--decode] [--tiny]
+    python -m benchmarks.precision --merge FILE ...     puts what earlier runs printed into the tables of the documentation
 
 int8: the models of `benchmarks.models` in QDQ form, as onnxruntime's quantizer writes them, on Partita's `cpu`, onnxruntime and
 OpenVINO; the difference is the largest to onnxruntime's answer. bf16: the same models in bfloat16, beside OpenVINO in bfloat16
@@ -18,6 +19,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import attrs
 import numpy as np
@@ -26,6 +28,7 @@ from accelerators.tvm.machine.machine import host_machine
 from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models.files import NAMES, Model, model
 from benchmarks.models.quantized import quantized_model
+from benchmarks.precision_pages import merge
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
 from benchmarks.timing import Ratio, Seconds, clocked, interleaved, mean, ratio, summary
@@ -77,8 +80,12 @@ def main() -> None:
     parser.add_argument("--integers", default="", help="the instruction that Partita multiplies integers with")
     parser.add_argument("--decode", action="store_true", help="GPT-2 token by token, its weights alone quantized")
     parser.add_argument("--tiny", action="store_true", help="one small model, few rounds, to see that it works")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="outputs of runs, for the documentation's tables")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.merge:
+        merge(args.merge)
+        return
     if args.alone:
         kind = KINDS[args.kinds[0]]
         given = kind.given(args.models[0])
