@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.contractions import contractions, is_long
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
@@ -298,6 +299,21 @@ def _log_of_sum(parts: _Parts) -> Graph | None:
     return parts.done(y if dtype == data_type.dtype else parts.op("Cast", y, to=onnx_type(data_type.dtype)))
 
 
+def _nearest(parts: _Parts) -> Graph | None:
+    """GridSample of the nearest pixels: NaN where a position is NaN, of which TVM makes the position of some pixel."""
+    node, x, grid = parts.node, parts.input(0), parts.input(1)
+    data_type, grid_type = _type(node.inputs[0]), _type(node.inputs[1])
+    if FUSED in node.metadata or node.attrs.get("mode") != "nearest" or x is None or grid is None:
+        return None
+    if data_type is None or "float" not in data_type.dtype or grid_type is None or grid_type.rank is None:
+        return None
+    numbers = parts.op("Cast", parts.op("IsNaN", grid), to=onnx_type("int32"))
+    is_nan = parts.op("Cast", parts.reduced("ReduceMax", numbers, [grid_type.rank - 1], keepdims=0), to=onnx_type("bool"))
+    sampled = parts.op("GridSample", x, grid, **node.attrs)
+    nan = parts.numbers(np.nan, numpy_dtype(data_type.dtype))
+    return parts.done(parts.op("Where", parts.op("Unsqueeze", is_nan, parts.numbers([1])), nan, sampled))
+
+
 def _whole_shrink(parts: _Parts) -> Graph | None:
     """Shrink of whole numbers by way of doubles: its bias and its threshold need not be whole."""
     data_type, x = _type(parts.node.inputs[0]), parts.input(0)
@@ -311,6 +327,6 @@ _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "Einsum": _einsum,
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
-    "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,
+    "GridSample": _nearest, "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,
     **dict.fromkeys(UNREDUCED, _unreduced),
 }

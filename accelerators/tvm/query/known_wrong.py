@@ -73,6 +73,14 @@ def _is_written_out(node: Node) -> bool:
     return isinstance(size, int) and size > LONGEST and all(entry.node.value is not None for entry in node.reads)
 
 
+def samples_nan(node: Node) -> bool:
+    """Is it a GridSample of the nearest pixels whose positions may be NaN? As a part of itself it gets none."""
+    entry = node.inputs[1] if len(node.inputs) > 1 else None
+    grid = None if entry is None else entry.node.value
+    is_finite = grid is not None and bool(np.isfinite(grid.astype(np.float64)).all())
+    return node.attrs.get("mode") == "nearest" and _is_float(node) and not is_finite and FUSED not in node.metadata
+
+
 RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
@@ -86,6 +94,7 @@ RULES = (
     Rule("ReduceMean", lambda n: _dtype(n) in WIDE, "TVM's sum of 64-bit numbers may run over before it is divided"),
     Rule("ReduceLogSumExp", lambda n: True, "TVM subtracts the largest number even where it is infinite"),
     *[Rule(op, _other_sizes, "TVM takes it that indices are as long as the data") for op in ("Scatter", "ScatterElements")],
+    Rule("GridSample", samples_nan, "TVM's GridSample takes the first pixel, or none, where a position is NaN"),
     Rule("IsInf", lambda n: n.attrs.get("detect_negative", 1) != 1 or n.attrs.get("detect_positive", 1) != 1,
          "TVM's importer ignores detect_negative and detect_positive"),
     Rule("Mod", lambda n: _is_float(n) and n.attrs.get("fmod", 0) == 0,

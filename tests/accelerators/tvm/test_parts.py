@@ -128,3 +128,16 @@ def test_whole_numbers_shrink_by_a_part_of_one(dtype: str) -> None:
     x = pt.variable("x", dtype, (4,))
     graph = pt.Graph([pt.op("Shrink", x, lambd=0.25, bias=0.125)], inputs=[x])
     assert compiled(graph).run([np.array([123, 1, 0, 7], dtype)])[0].tolist() == [122, 0, 0, 6]
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_the_nearest_pixel_to_no_position_is_nan(batch: int | str) -> None:
+    x, grid = pt.variable("x", "float32", (batch, 2, 4, 5)), pt.variable("grid", "float32", (batch, 3, 2, 2))
+    graph = pt.Graph([pt.op("GridSample", x, grid, mode="nearest", opset=20)], [x, grid], opsets={"": 20})
+    image = np.arange(40, dtype=np.float32).reshape(1, 2, 4, 5)
+    positions = np.zeros((1, 3, 2, 2), np.float32)
+    positions[0, 1, 0, 1] = np.nan
+    model = pt.compile(graph, "cpu")
+    result = model(image, positions)[0]
+    assert np.isnan(result[:, :, 1, 0]).all()
+    np.testing.assert_array_equal(result, pt.compile(graph, "reference")(image, positions)[0])
