@@ -18,6 +18,7 @@ from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from accelerators.tvm.code.building import build
 from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.language import TooMuchCode
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.strides import VIEWS
@@ -250,6 +251,8 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
         if wrong is not None:
             return wrong, True
         return trial_elsewhere(body.graph) or (import_trial(body.graph, machine), True)
+    except TooMuchCode as error:
+        return error.cause, False  # Other sizes may do.
     except CompileError as error:
         return error.cause, True
     except PartitaError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
@@ -106,3 +107,15 @@ def test_padding_longer_than_its_dimension_is_refused() -> None:
     x = pt.variable("x", "float32", (2, 3))
     graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array([0, 3, 0, 0])), mode="reflect", name="pad")])
     assert "reads outside of the data" in pt.query(graph, "HETERO:cpu,reference").why("pad")
+
+
+def test_a_kernel_of_too_much_code_is_left_to_the_next_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is counted while the kernel is written, so that no compiler gets what it would work at for minutes."""
+    monkeypatch.setattr(importlib.import_module("accelerators.tvm.kernels.language.emit"), "MOST", 200)
+    x, w = pt.variable("x", "float32", (13, 37)), pt.constant(normal(37, 29))
+    graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, w, name="product"), name="relu")])
+    model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"CACHE_DIR": ""}})
+    reasons = [move.reason for move in model.report.moves] + [model.report.placement.why("product")]
+    assert any("its kernel has more than 200 expressions" in reason for reason in reasons), reasons
+    given = normal(13, 37)
+    np.testing.assert_allclose(model(given)[0], np.maximum(given @ w.value, 0), atol=1e-4)

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from functools import cache, reduce
 from typing import Any, Literal
 
+from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
@@ -40,6 +41,15 @@ define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
   ret <16 x i16> %bits
 }
 """
+
+MOST = 500_000
+"""The expressions that a kernel may have once its loops are unrolled. Compilers take a time that grows faster than their number;
+the largest kernel of SqueezeNet has 30,000."""
+
+
+class TooMuchCode(CompileError):
+    """A kernel for these sizes would have more expressions than a compiler should get."""
+
 
 Narrowing = Literal["exact", "flushed", "native"]
 """How float32 is rounded to bfloat16: to the nearest; to the nearest, with zero for what is too small for a normal number, as
@@ -110,6 +120,10 @@ class _Emitter:
         """The variable for each size that follows from symbols."""
         self.how = _narrowing.get()
         """How numbers are rounded to bfloat16."""
+        self.expressions = 0
+        """How many expressions there are so far, those of unrolled loops as often as they are written out."""
+        self.times = 1
+        """How often the statements at hand are written out."""
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -215,10 +229,14 @@ class _Emitter:
 
     def loop(self, statement: statements.Loop) -> None:
         count, tag = self.value(statement.count), _THREADS.get(statement.kind)
+        outside = self.times
+        if statement.kind == "unroll":
+            self.times *= int(count)
         with self.words.thread_binding(count, thread=tag) if tag else getattr(self.words, statement.kind)(count) as variable:
             self.call_name(statement.variable.name, variable)
             self.known[statement.variable] = variable
             self.block(statement.body)
+        self.times = outside
 
     def when(self, statement: statements.When) -> None:
         condition = self.value(statement.condition)
@@ -236,6 +254,9 @@ class _Emitter:
 
     def value(self, value: values.Value) -> Any:
         """The expression as TVM's; a plain index stays a number of Python, to which TVM gives the type that fits."""
+        self.expressions += self.times
+        if self.expressions > MOST:
+            raise TooMuchCode(f"its kernel has more than {MOST:,} expressions, for which a compiler would take minutes")
         return _VALUES[type(value)](self, value)
 
     def constant(self, value: values.Constant) -> Any:
