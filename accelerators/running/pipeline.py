@@ -82,7 +82,8 @@ class Pipeline:
             return run(request)
         finally:
             with self._changed:
-                self._passed[request.number] = self.stages
+                if request.number in self._passed:  # One whose time was over has gone, and would hold up all behind it.
+                    self._passed[request.number] = self.stages
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: all(other >= request.number for other in self._passed))
 
