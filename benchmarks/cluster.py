@@ -45,6 +45,7 @@ def compile_models(names: list[str], workers: int) -> list[list[str]]:
             pt.compile_many(graphs, "cpu", config, executor=executor, workers=workers)
             seconds = time.perf_counter() - start
         by = "one process" if executor == "serial" else f"{executor}, {workers} workers"
+        say(f"{by}: {seconds:.0f} s")
         rows.append([by, str(len(names)), f"{seconds:.0f}"])
     return rows
 
