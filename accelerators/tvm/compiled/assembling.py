@@ -21,7 +21,8 @@ from accelerators.tvm.code.codegen import object_code
 from accelerators.tvm.code.linking import link, load
 from accelerators.tvm.kernels.shared.draft import GradualPack
 from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.lower.lowering import nameless, size_expression, tensor_type
+from accelerators.tvm.lower.lowering import nameless
+from accelerators.tvm.lower.size_expressions import size_expression, tensor_type
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
@@ -33,7 +34,7 @@ from graph.new_array import has_own_memory
 from graph.node import Node, NodeEntry
 from graph.types import Array, TensorType, dtype_name
 
-SIZING = "shape_func"
+SIZING = ("shape_func", "compute_symbolic_expr")
 """What TVM calls the functions by which it computes sizes."""
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, reduce
-from operator import add, mul
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,12 +11,13 @@ import attrs
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
-from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
+from accelerators.tvm.lower.onnx_importer import import_fixed
+from accelerators.tvm.lower.open_sizes import import_open
+from accelerators.tvm.lower.size_expressions import size_variable, tensor_type
 from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.sizes.extent import Extent, Size
 from accelerators.tvm.sizes.sizing import is_for_any_size
 from graph.types import Array, TensorType
 from graph.words import counted
@@ -61,23 +61,33 @@ def lower(
     from accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
-    if not is_for_any_size(body.graph):  # What `sizing` states it has worked out itself.
+    is_open = is_for_any_size(body.graph)
+    if not is_open:  # What `sizing` states it has worked out itself.
         infer(body.graph, strict=False, check_declared=True)
+    drafted: Draft | None = None
     with compiling.lock:
-        with quiet(), refused("kernel"), choosing(choices or {}) as choice_log:
+        with _leaving_to_importer(is_open), quiet(), refused("kernel"), choosing(choices or {}) as choice_log:
             drafted = draft_kernel(body, machine)
         if drafted is not None and offered is not None:
             offered.update(choice_log.offered)
         if drafted is not None:
             return _from_function(body, drafted)
         extension = find(body.ops[0]) if len(body.ops) == 1 else None
-        if extension is not None and not is_for_any_size(body.graph):
+        if extension is not None and not is_open:
             return _from_function(body, _from_extension(body, extension, machine))
-        if is_for_any_size(body.graph):
-            raise CompileError(f"no kernel for any size takes {', '.join(sorted({str(node.op) for node in body.ops}))}")
         if check is not None:
             check(body)
         return _from_importer(body, machine)
+
+
+@contextmanager
+def _leaving_to_importer(is_open: bool) -> Iterator[None]:
+    """A kernel of ours that would have to know a size now is no error where TVM's own takes the body at any size."""
+    try:
+        yield
+    except CompileError:
+        if not is_open:
+            raise
 
 
 def _from_function(body: Body, drafted: Draft) -> Lowered:
@@ -141,10 +151,8 @@ def _difference(outs: Sequence[Any], body: Body) -> str | None:
 def _from_importer(body: Body, machine: Machine) -> Lowered:
     from accelerators.tvm.schedules.choosing import schedule
 
-    legal = legalize(import_body(body.graph), machine.target)
-    difference = type_difference(legal["main"].ret_ty, body.graph)
-    if difference is not None:
-        raise CompileError(difference)
+    is_open = is_for_any_size(body.graph)
+    legal = import_open(body, machine) if is_open else import_fixed(body, machine)
     symbols = {name: f"{body.symbol}_{i}" if i else body.symbol for i, name in enumerate(_called(legal["main"]))}
     scheduled = {var: f for var, f in legal.functions.items() if var.name_hint == "main" or var.name_hint in symbols}
     plain, schedules = {}, {}
@@ -153,7 +161,7 @@ def _from_importer(body: Body, machine: Machine) -> Lowered:
         symbol = symbols.get(var.name_hint)
         if symbol is not None:
             with quiet(), refused("scheduling"):
-                function, schedules[symbol] = schedule(legal[var], machine)
+                function, schedules[symbol] = schedule(legal[var], machine, is_open)
                 plain[symbol] = carrying(legal[var], narrow)
                 scheduled[var] = function if schedules[symbol] in ACROSS_THREADS else carrying(function, narrow)
     return Lowered(tvm().IRModule(scheduled), symbols, plain, schedules, {})
@@ -169,28 +177,6 @@ def _called(main: Any) -> list[str]:
                 if isinstance(argument, var):
                     names[argument.name_hint] = None
     return list(names)
-
-
-def tensor_type(shape: Any, dtype: str) -> Any:
-    """TVM's type of a tensor."""
-    if not all(isinstance(dim, (int, Extent)) for dim in shape):
-        raise CompileError(f"a kernel needs sizes, and {dtype}{list(shape)} has others")
-    return part("relax").TensorType([size_expression(dim) for dim in shape], dtype)
-
-
-@cache
-def size_variable(name: str) -> Any:
-    """TVM's variable for a symbol in functions of Relax: one object for each name."""
-    return part("tirx").Var(name, "int64")
-
-
-def size_expression(size: Size) -> Any:
-    """A size as Relax says it."""
-    if isinstance(size, int):
-        return size
-    number = part("tirx").const
-    terms = [reduce(mul, map(size_variable, names), number(count, "int64")) for names, count in size.terms.items()]
-    return reduce(add, terms)
 
 
 def nameless(function: Any) -> Any:

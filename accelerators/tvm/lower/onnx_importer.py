@@ -6,8 +6,10 @@ import contextlib
 from typing import Any
 
 from accelerators.errors import CompileError
+from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.lower.unordered import cast, sign
 from accelerators.tvm.machine.library import compiling, part, tvm
+from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
 from graph.graph import Graph
 from graph.types import TensorType
@@ -28,6 +30,15 @@ def import_body(graph: Graph) -> Any:
         except Failure:
             _close(importing.bb)
             raise
+
+
+def import_fixed(body: Body, machine: Machine) -> Any:
+    """The body's module, every operator a TensorIR function; CompileError where TVM makes another type than is stated."""
+    legal = legalize(import_body(body.graph), machine.target)
+    difference = type_difference(legal["main"].ret_ty, body.graph)
+    if difference is not None:
+        raise CompileError(difference)
+    return legal
 
 
 def _require_tensors(graph: Graph) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 from accelerators.tvm.machine.machine import Machine
 
 
-def schedule(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The scheduled kernel, and the schedule's name."""
+def schedule(function: Any, machine: Machine, is_open: bool = False) -> tuple[Any, str]:
+    """The scheduled kernel, and the schedule's name; `is_open` says that some of its sizes are known only while it runs."""
+    if is_open:
+        from accelerators.tvm.schedules.open_rule import schedule_open
+
+        return schedule_open(function, machine)
     if not machine.is_gpu:
         from accelerators.tvm.schedules.cpu_rule import schedule_cpu
 

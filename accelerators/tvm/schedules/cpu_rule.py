@@ -43,7 +43,7 @@ class _Rule:
 
     def whole(self) -> None:
         """Schedule the whole function."""
-        self._inline()
+        inline_cheap(self.schedule)
         for block in self._blocks():
             self._block(block)
 
@@ -51,41 +51,24 @@ class _Rule:
         """Each block's outermost loop in parallel, where it may be."""
         for block in self._blocks():
             loops = self.schedule.get_loops(block)
-            if loops and _kinds(self.schedule.get(block))[:1] == [_SPATIAL] and self._is_shared(self._steps(loops)):
+            if loops and kinds_of(self.schedule.get(block))[:1] == [SPATIAL] and self._is_shared(self._steps(loops)):
                 self.schedule.parallel(loops[0])
 
     def _blocks(self) -> list[Any]:
         return list(self.schedule.get_child_blocks(self.schedule.get_sblock("root")))
 
-    def _inline(self) -> None:
-        """Work each cheap step into what reads it; what is dear or read twice only where it stays one computation."""
-        schedule = self.schedule
-        for block in self._blocks():
-            inner, readers = schedule.get(block), schedule.get_consumers(block)
-            if not readers or set(_kinds(inner)) - {_SPATIAL}:
-                continue
-            text = str(inner)
-            branching, dear = "if_then_else" in text, any(word in text for word in _DEAR)
-            reduces = any(_REDUCTION in _kinds(schedule.get(reader)) for reader in readers)
-            if (dear and len(readers) > 1) or ((branching or dear) and reduces):
-                continue
-            try:
-                schedule.compute_inline(block)
-            except Exception:  # noqa: BLE001  whatever TVM says: the step stays by itself
-                continue
-
     def _block(self, block: Any) -> None:
         content, loops = self.schedule.get(block), self.schedule.get_loops(block)
-        kinds = _kinds(content)
-        if not loops or len(kinds) != len(loops) or set(kinds) - {_SPATIAL, _REDUCTION}:
+        kinds = kinds_of(content)
+        if not loops or len(kinds) != len(loops) or set(kinds) - {SPATIAL, REDUCTION}:
             return
-        spatial = [loop for loop, kind in zip(loops, kinds) if kind == _SPATIAL]
-        reduction = [loop for loop, kind in zip(loops, kinds) if kind == _REDUCTION]
+        spatial = [loop for loop, kind in zip(loops, kinds) if kind == SPATIAL]
+        reduction = [loop for loop, kind in zip(loops, kinds) if kind == REDUCTION]
         if not reduction:
             self._injective(content, spatial)
         elif len(spatial) > 1 and (_in_steps(content) or self._no_strip(spatial[-1])):
             self._windows(spatial, reduction)
-        elif spatial and self._extent(spatial[-1]) >= 4 and not _along_rows(content):
+        elif spatial and self._extent(spatial[-1]) >= 4 and not along_rows(content):
             self._strips(block, spatial, reduction)
         else:
             self._rows(block, content, spatial, reduction)
@@ -146,7 +129,7 @@ class _Rule:
         schedule, lanes = self.schedule, self.machine.lanes
         steps = self._steps(spatial) * self._steps(reduction)
         whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
-        if len(reduction) > 1 and _along_rows(content):
+        if len(reduction) > 1 and along_rows(content):
             reduction = [schedule.fuse(*reduction)]
         last = reduction[-1]
         split = "float" in str(content.writes[0].source.dtype) and self._extent(last) >= 2 * lanes
@@ -192,14 +175,31 @@ class _Rule:
         return math.prod(self._extent(loop) for loop in loops)
 
 
-_SPATIAL, _REDUCTION = 0, 2
+def inline_cheap(schedule: Any) -> None:
+    """Work each cheap step into what reads it; what is dear or read twice only where it stays one computation."""
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        inner, readers = schedule.get(block), schedule.get_consumers(block)
+        if not readers or set(kinds_of(inner)) - {SPATIAL}:
+            continue
+        text = str(inner)
+        branching, dear = "if_then_else" in text, any(word in text for word in _DEAR)
+        reduces = any(REDUCTION in kinds_of(schedule.get(reader)) for reader in readers)
+        if (dear and len(readers) > 1) or ((branching or dear) and reduces):
+            continue
+        try:
+            schedule.compute_inline(block)
+        except Exception:  # noqa: BLE001  whatever TVM says: the step stays by itself
+            continue
+
+
+SPATIAL, REDUCTION = 0, 2
 _DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan",
          "T.acos", "T.asin", "T.atan")
 _ONE_BY_ONE = ("T.cosh", "T.sinh")
 """Functions that TVM computes of one number at a time, and fails to take a vector apart for."""
 
 
-def _kinds(block: Any) -> list[int]:
+def kinds_of(block: Any) -> list[int]:
     """TVM's kind of each of the block's loops: 0 is spatial, 2 a reduction, and there are others."""
     return [int(var.iter_type) for var in block.iter_vars]
 
@@ -235,12 +235,12 @@ def _computes_places(block: Any) -> bool:
     return bool(names) and re.search(rf"\b({names})\b", text) is not None
 
 
-def _along_rows(block: Any) -> bool:
+def along_rows(block: Any) -> bool:
     """Does the reduction run over neighbours in memory, and the last output dimension nowhere?"""
     variables = [var.var for var in block.iter_vars]
-    kinds = _kinds(block)
-    spatial = [v for v, kind in zip(variables, kinds) if kind == _SPATIAL]
-    reduction = [v for v, kind in zip(variables, kinds) if kind == _REDUCTION]
+    kinds = kinds_of(block)
+    spatial = [v for v, kind in zip(variables, kinds) if kind == SPATIAL]
+    reduction = [v for v, kind in zip(variables, kinds) if kind == REDUCTION]
     lasts = [region.region[-1].min for region in block.reads if len(region.region)]
     uses = part("tirx.analysis").undefined_vars
     free = [{v.name for v in uses(last, [])} for last in lasts]
@@ -251,7 +251,7 @@ def _along_rows(block: Any) -> bool:
 
 def _in_steps(block: Any) -> bool:
     """Do neighbouring outputs read numbers that are not neighbours? Vectors of them would be collected one by one."""
-    spatial = [var.var for var, kind in zip(block.iter_vars, _kinds(block)) if kind == _SPATIAL]
+    spatial = [var.var for var, kind in zip(block.iter_vars, kinds_of(block)) if kind == SPATIAL]
     if not spatial:
         return False
     last = re.compile(rf"\b{re.escape(spatial[-1].name)} \*|\* {re.escape(spatial[-1].name)}\b")

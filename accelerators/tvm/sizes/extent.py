@@ -29,7 +29,8 @@ class Indivisible(CompileError):
 
 
 class Extent(str):
-    """A size that is not known yet. Adding, subtracting and multiplying make others, or plain numbers where all symbols go."""
+    """A size that is not known yet. Adding, subtracting and multiplying make others, or plain numbers where all symbols go. Which
+    of two sizes is larger is told where that is so whatever the symbols are."""
 
     terms: Terms
 
@@ -133,16 +134,38 @@ class Extent(str):
         return _made(quotient)
 
     def __lt__(self, other: object) -> bool:
-        raise self._asked(f"{self} < {other}")
+        return self._is_below(other, f"{self} < {other}")
 
     def __le__(self, other: object) -> bool:
-        raise self._asked(f"{self} <= {other}")
+        return not self._is_above(other, f"{self} <= {other}")
 
     def __gt__(self, other: object) -> bool:
-        raise self._asked(f"{self} > {other}")
+        return self._is_above(other, f"{self} > {other}")
 
     def __ge__(self, other: object) -> bool:
-        raise self._asked(f"{self} >= {other}")
+        return not self._is_below(other, f"{self} >= {other}")
+
+    def _is_below(self, other: object, question: str) -> bool:
+        """Is it less than the other? Where that depends on the symbols it is an error."""
+        size = self._compared(other, question)
+        return self._answer(is_less(self, size), is_less(size, self + 1), question)
+
+    def _is_above(self, other: object, question: str) -> bool:
+        """Is it more than the other?"""
+        size = self._compared(other, question)
+        return self._answer(is_less(size, self), is_less(self, size + 1), question)
+
+    def _compared(self, other: object, question: str) -> Size:
+        """What it is compared with, as a size."""
+        if not isinstance(other, (int, Extent)):
+            raise self._asked(question)
+        return other
+
+    def _answer(self, is_so: bool, is_not: bool, question: str) -> bool:
+        """What holds whatever the symbols are."""
+        if not (is_so or is_not):
+            raise self._asked(question)
+        return is_so
 
     def __int__(self) -> int:
         raise self._asked(f"int({self})")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from accelerators.tvm.sizes.extent import Extent, Indivisible, symbol
 from graph.graph import Graph
+from graph.node import Node
 from graph.types import TensorType
 
 LARGEST = 128
@@ -19,16 +20,21 @@ Grains = Mapping[str, int]
 """How many pixels a symbol counts, by its name; of others one."""
 
 
-def image_symbols(graph: Graph) -> frozenset[str]:
-    """The symbols, as the graph names them, that are sizes of images, and nothing else."""
-    inside: set[str] = set()
-    outside: set[str] = set()
+def name_of(size: str | None, node: Node, dimension: int) -> object:
+    """What a size of an input that is not known is called: its symbol; one without a name is a size of its own."""
+    return (node.name, dimension) if size is None else size
+
+
+def image_symbols(graph: Graph) -> frozenset[object]:
+    """The names of those sizes that are sizes of images, or of signals and volumes, and nothing else."""
+    inside: set[object] = set()
+    outside: set[object] = set()
     for node in graph.inputs:
         known = node[0].type
         shape = known.shape if isinstance(known, TensorType) and known.shape is not None else ()
         for d, size in enumerate(shape):
-            if isinstance(size, str):
-                (inside if len(shape) > 3 and d > 1 else outside).add(size)
+            if not isinstance(size, int):
+                (inside if len(shape) > 2 and d > 1 else outside).add(name_of(size, node, d))
     return frozenset(inside - outside)
 
 

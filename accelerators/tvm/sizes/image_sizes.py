@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size, is_less
+from accelerators.tvm.sizes.grains import LARGEST
 from graph.node import Node
 from graph.numerics.windows import extent, window
 
@@ -106,10 +107,19 @@ def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
     if factors is None or factors.size != len(data):
         raise CompileError("Resize by factors that are not constant has no rule for any size")
     listed = factors.tolist()
-    if listed.count(1) < 2 or any(isinstance(size, Extent) and factor % 1 for size, factor in zip(data, listed, strict=True)):
+    if listed.count(1) < 2 and any(isinstance(size, Extent) for size in data):
         raise CompileError(f"Resize of {list(data)} by {listed}")
-    pairs = zip(data, listed, strict=True)
-    return (tuple([size * int(factor) if isinstance(size, Extent) else int(size * factor) for size, factor in pairs]),)
+    return (tuple([_scaled(size, factor) for size, factor in zip(data, listed, strict=True)]),)
+
+
+def _scaled(size: Size, factor: float) -> Size:
+    """The size times a factor, rounded down; one that is not known is multiplied by fractions that numbers of 32 bits hold."""
+    if isinstance(size, int):
+        return int(size * factor)
+    numerator, denominator = float(factor).as_integer_ratio()
+    if denominator > LARGEST:
+        raise CompileError(f"Resize of {size} by {factor}")
+    return size * numerator // denominator
 
 
 def _depth_to_space(reading: Reading, node: Node) -> Sequence[Sizes]:

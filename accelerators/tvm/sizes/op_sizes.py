@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size
 from accelerators.tvm.sizes.image_sizes import IMAGE_RULES
-from graph.node import Node
+from graph.node import Node, NodeEntry
 
 if TYPE_CHECKING:
     from accelerators.tvm.sizes.reading import Reading
@@ -189,6 +189,49 @@ def _between(reading: Reading, start: Size, end: Size, size: Size) -> Size:
     return last - first
 
 
+def _pad(reading: Reading, node: Node) -> Sequence[Sizes]:
+    """Padding of as many numbers as are known, none of them cut off."""
+    sizes = list(reading.sizes(node.inputs[0]))
+    given = (*node.inputs, None, None, None)[1:4]
+    pads = node.attrs.get("pads") if given[0] is None else reading.numbers(given[0])
+    axes = range(len(sizes)) if given[2] is None else reading.numbers(given[2])
+    if pads is None or len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
+        raise CompileError(f"Pad by {pads} has no rule for any size")
+    for i, axis in enumerate(axes):
+        before, after = int(pads[i]), int(pads[len(axes) + i])
+        if node.attrs.get("mode", "constant") == "reflect":
+            reading.assume(sizes[axis] - 1 - max(before, after))
+        elif node.attrs.get("mode", "constant") == "wrap":
+            reading.assume(sizes[axis] - max(before, after))
+        sizes[axis] = sizes[axis] + (before + after)
+    return (tuple(sizes),)
+
+
+def _tile(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, times = reading.sizes(node.inputs[0]), reading.numbers(_second(node))
+    if len(times) != len(sizes) or 0 in times:
+        raise CompileError(f"{list(sizes)} is repeated {times} times at any size")
+    return (tuple([size * count for size, count in zip(sizes, times, strict=True)]),)
+
+
+def _top(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, count = list(reading.sizes(node.inputs[0])), reading.numbers(_second(node))
+    axis = int(node.attrs.get("axis", -1)) % len(sizes)
+    if len(count) != 1:
+        raise CompileError("TopK of a number of results that is not constant has no rule for any size")
+    reading.assume(sizes[axis] - count[0])
+    sizes[axis] = count[0]
+    return (tuple(sizes), tuple(sizes))
+
+
+def _second(node: Node) -> NodeEntry:
+    """The op's second input."""
+    entry = node.inputs[1] if len(node.inputs) > 1 else None
+    if entry is None:
+        raise CompileError(f"{node.op} with attributes has no rule for any size")
+    return entry
+
+
 def _range(reading: Reading, node: Node) -> Sequence[Sizes]:
     start, limit, delta = (reading.vector(entry)[0] for entry in node.inputs)
     if delta != 1:
@@ -258,6 +301,22 @@ def inside(reading: Reading, node: Node) -> None:
             reading.assume(size - 1 - max(int(numbers.max()), 0))
 
 
+def not_empty(reading: Reading, node: Node) -> None:
+    """What is joined along dimensions has some numbers there, which is assumed where it is not known: of none kernels make
+    other results than ONNX."""
+    if node.op in _JOINING and not node.domain:
+        for size in reading.sizes(node.inputs[0]):
+            if isinstance(size, Extent):
+                reading.assume(size - 1)
+
+
+_JOINING = frozenset(
+    """ArgMax ArgMin AveragePool GlobalAveragePool GlobalMaxPool GroupNormalization InstanceNormalization LayerNormalization
+    LogSoftmax LpPool MaxPool RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSum ReduceSumSquare Softmax""".split()
+)
+"""Ops that make one number of several."""
+
 _INDEXED = frozenset("Gather GatherElements GatherND ScatterElements Scatter ScatterND".split())
 
 NUMBER_BY_NUMBER = frozenset(
@@ -277,7 +336,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,
     "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul, "Range": _range,
-    "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
-    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Pad": _pad, "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
+    "Tile": _tile, "TopK": _top, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }
 

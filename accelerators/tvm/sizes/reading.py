@@ -9,7 +9,7 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size, known_least
-from accelerators.tvm.sizes.op_sizes import Sizes, inside, sizes_made
+from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
 from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
@@ -42,6 +42,7 @@ class Reading:
                 self._vectors[node[0]] = _objects(node.value)
             return
         inside(self, node)
+        not_empty(self, node)
         for fit in fits(node, [None if entry is None else self._sizes.get(entry) for entry in node.inputs]):
             self._hold(fit)
         if self._is_settled(node):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, symbol
-from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols
+from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols, name_of
 from accelerators.tvm.sizes.reading import Reading
-from graph.build import variable
+from graph.build import constant, variable
 from graph.graph import Graph
 from graph.names import unique
 from graph.node import Node, NodeEntry
@@ -121,8 +122,7 @@ def _inputs(graph: Graph, names: dict[object, Extent], grains: Grains) -> list[t
             if isinstance(size, int):
                 sizes.append(size)
             else:
-                key = (node.name, d) if size is None else size
-                sizes.append(names.setdefault(key, grained(f"s{len(names)}", grains)))
+                sizes.append(names.setdefault(name_of(size, node, d), grained(f"s{len(names)}", grains)))
         inputs.append(tuple(sizes))
     return inputs
 
@@ -174,6 +174,8 @@ class _Rewriting:
             return None
         if node.op == "Slice" and not node.domain and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
+        if node.op == "Resize" and not node.domain and len(node.inputs) > 3 and node.inputs[3] is not None:
+            node = self._by_factors(node)
         given = node.inputs[:1] if said else node.inputs
         inputs = tuple([None if entry is None else self._value(entry, rewriter) for entry in given])
         if node.op in RESHAPES and not node.domain:
@@ -181,6 +183,14 @@ class _Rewriting:
         if any(entry is not None and entry.node in reading.of_sizes for entry in given[1:]) and node.op in _SAYING_SIZES:
             raise CompileError(f"{node.op} reads where sizes say, for which there is no kernel for any size")
         return node.evolve(inputs=inputs)
+
+    def _by_factors(self, node: Node) -> Node:
+        """A Resize to stated sizes as one by factors, where these are the same for all sizes."""
+        pairs = zip(self.reading.sizes(node[0]), self.reading.sizes(node.inputs[0]), strict=True)
+        factors = [_factor(wanted, size) for wanted, size in pairs]
+        if not any(isinstance(size, Extent) for size in self.reading.sizes(node[0])) or None in factors:
+            return node
+        return node.evolve(inputs=(*node.inputs[:2], constant(np.array(factors, np.float32))[0], None))
 
     def _value(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
         if entry.node not in self.reading.of_sizes:
@@ -196,6 +206,14 @@ class _Rewriting:
         name = unique(wanted, self.names)
         self.names.add(name)
         return name
+
+
+def _factor(wanted: Size, size: Size) -> float | None:
+    """What a size is multiplied by, where that is known and a number of 32 bits; None elsewhere."""
+    if isinstance(wanted, int) or isinstance(size, int):
+        return 1.0 if wanted == size else None
+    (a, *_), (b, *_) = wanted.terms.values(), size.terms.values()
+    return a / b if wanted * b == size * a and float(np.float32(a / b)) == a / b else None
 
 
 _SAYING_SIZES = frozenset("Slice Tile Pad Resize TopK OneHot Clip ReduceSum ReduceMean ReduceMax ReduceMin".split())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 import re
 import warnings
 from collections.abc import Callable
@@ -86,6 +88,20 @@ def test_extents_are_polynomials(one: Any, other: Any, a: int, b: int) -> None:
             assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor
         if is_multiple(first - value_of(first, {"a": 0, "b": 0}), divisor):
             assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor, "rounded down, as numbers are"
+
+
+@given(polynomials(), polynomials(), st.integers(1, 50), st.integers(1, 50))
+def test_extents_are_compared_where_the_answer_is_the_same_for_all_sizes(one: Any, other: Any, a: int, b: int) -> None:
+    first, second = computed(one, None), computed(other, None)
+    values = value_of(first, {"a": a, "b": b}), value_of(second, {"a": a, "b": b})
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+        with contextlib.suppress(CompileError):
+            assert compare(first, second) == compare(*values)
+
+
+def test_sizes_that_differ_by_a_number_are_compared() -> None:
+    assert A < A + 1 and A + 2 > A and A * B + 3 >= A * B + 3 and not A * 2 + 1 <= A * 2
+    assert A >= 1 and A + B > 1 and A + B >= 2 and max(A, A + 1) == A + 1
 
 
 @pytest.mark.parametrize("asked", [
@@ -469,6 +485,90 @@ def test_a_vision_transformer_of_any_batch() -> None:
     check(graph, [{"image": numbers(n, 3, 64, 64)} for n in (1, 2, 5)], 1e-4)
 
 
+# -- kernels of TVM's own ------------------------------------------------------------------------------------
+
+
+def whole(*numbers_of: int) -> pt.Node:
+    return pt.constant(np.array(numbers_of, np.int64))
+
+
+def resize(x: pt.Node, factor: float, mode: str = "nearest", **attrs: Any) -> pt.Node:
+    return pt.op("Resize", x, None, pt.constant(np.array([1, 1, factor, factor], np.float32)), mode=mode, **attrs)
+
+
+def to_its_sizes(x: pt.Node) -> pt.Node:
+    """Halved, and enlarged to the sizes that it had, as networks shaped like a U do it."""
+    half = pt.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    return pt.op("Resize", half, None, None, pt.op("Shape", x), mode="linear")
+
+
+QUICK: dict[str, Callable[[pt.Node], pt.Node]] = {
+    "padded": lambda x: pt.op("Pad", x, whole(0, 0, 1, 2, 0, 0, 0, 3)),
+    "softmax of channels": lambda x: pt.op("Softmax", x, axis=1),
+    "softmax": lambda x: pt.op("Softmax", x, axis=-1),
+    "mean": lambda x: pt.op("ReduceMean", x, whole(2, 3)),
+    "largest": lambda x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+}
+"""Some forms for images of any size, one by one: ours, and those that TVM writes."""
+
+OTHERS: dict[str, Callable[[pt.Node], pt.Node]] = {
+    "mean of windows": lambda x: pt.op("AveragePool", x, kernel_shape=[3, 2], pads=[1] * 4),
+    "norm of windows": lambda x: pt.op("LpPool", x, kernel_shape=[3, 3]),
+    "largest of all": lambda x: pt.op("GlobalMaxPool", x),
+    "local response": lambda x: pt.op("LRN", x, size=3),
+    "instances": lambda x: pt.op("InstanceNormalization", x, pt.constant(numbers(4)), pt.constant(numbers(4))),
+    "groups": lambda x: pt.op("GroupNormalization", x, pt.constant(numbers(4)), pt.constant(numbers(4)), num_groups=2),
+    "logarithms": lambda x: pt.op("LogSoftmax", x, axis=2),
+    "sum over images": lambda x: pt.op("ReduceSum", x, whole(0)),
+    "largest of channels": lambda x: pt.op("ReduceMax", x, whole(1), keepdims=0),
+    "position": lambda x: pt.op("ArgMax", x, axis=3),
+    "running sum": lambda x: pt.op("CumSum", x, whole(2)),
+    "reflected": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="reflect"),
+    "edge": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="edge"),
+    "repeated": lambda x: pt.op("Tile", x, whole(1, 2, 1, 3)),
+    "best": lambda x: pt.op("TopK", x, whole(2), axis=1)[0].node,
+    "lower triangle": lambda x: pt.op("Trilu", x, upper=0),
+    "to space": lambda x: pt.op("DepthToSpace", x, blocksize=2),
+    "to depth": lambda x: pt.op("SpaceToDepth", x, blocksize=2),
+    "enlarged": lambda x: resize(x, 1.5, "linear"),
+    "made smaller": lambda x: resize(x, 0.5, "linear"),
+    "nearest": lambda x: resize(x, 2.0),
+    "cubic": lambda x: resize(x, 2.0, "cubic"),
+    "to its sizes": to_its_sizes,
+}
+"""The other forms."""
+
+
+def check_forms(forms: dict[str, Callable[[pt.Node], pt.Node]], shapes: list[tuple[int, int]]) -> None:
+    image = pt.variable("image", "float32", ("N", 4, "H", "W"))
+    graph = pt.Graph([build(image) for build in forms.values()], [image])
+    check(graph, [{"image": numbers(n, 4, *sides)} for n, sides in enumerate(shapes, 1)])
+
+
+def test_images_of_any_size_in_kernels_of_tvm() -> None:
+    check_forms(QUICK, [(8, 12), (24, 6)])
+
+
+@pytest.mark.slow
+def test_all_forms_of_tvm_for_images_of_any_size() -> None:
+    check_forms(OTHERS, [(8, 12), (34, 6), (2, 2), (64, 130)])
+
+
+def grains_of(graph: pt.Graph) -> tuple[tuple[Any, ...], ...]:
+    return sized(pt.accelerator("cpu").transform(graph)).inputs
+
+
+def test_sizes_without_a_name_have_grains_too() -> None:
+    image = pt.variable("image", "float32", (None, 3, None, None))
+    pooled = pt.op("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
+    assert grains_of(pt.Graph([pooled])) == (("s0", 3, "2*s1", "2*s2"),)
+
+
+def test_resizes_by_fractions_have_grains() -> None:
+    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
+    assert grains_of(pt.Graph([resize(image, 1.25)])) == (("s0", 3, "4*s1", "4*s2"),)
+
+
 # -- what a symbol does not bypass ---------------------------------------------------------------------------
 
 
@@ -513,14 +613,21 @@ def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
 
 def test_what_has_no_rule_is_compiled_for_each_size() -> None:
     x = pt.variable("x", "float32", ("N", 3, "H", 8))
-    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.array([1, 1, 1.5, 1.5], np.float32)))])
+    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.array([1, 1, 1.3, 1.5], np.float32)))])
     model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
-    note = "compiled for each size: Resize of ['s0', 3, 's1', 8] by [1.0, 1.0, 1.5, 1.5]"
+    note = "compiled for each size: Resize of s1 by 1.2999"
     assert note in " ".join(model.report.notes)
     for n in (1, 2):
         image = numbers(n, 3, 8, 8)
         np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
     assert len(specialized(model).sizes) == 2
+
+
+def test_convolutions_of_signals_of_any_length_are_compiled_for_each_size() -> None:
+    """TVM's loops would take many times as long as the kernel for one size."""
+    x = pt.variable("x", "float32", ("N", 4, "L"))
+    model = pt.compile(pt.Graph([pt.op("Conv", x, pt.constant(numbers(6, 4, 3)))]), "cpu")
+    assert "compiled for each size: no kernel for any size takes Conv of these sizes" in " ".join(model.report.notes)
 
 
 @pytest.mark.parametrize("config", [{"ANY_SIZE": False}, {"PRECISION": "bf16"}])

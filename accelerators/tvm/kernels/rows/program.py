@@ -25,7 +25,9 @@ from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
+from accelerators.tvm.kernels.shared.tile import counted
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent, is_less
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and
@@ -44,7 +46,7 @@ PASSES = 4
 def row_program(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of ops on rows; None for any other body."""
     match = find_program(body)
-    if match is None or (_is_reduction(body) and match.columns < FEWEST * machine.lanes):
+    if match is None or (_is_reduction(body) and _is_short(match.columns, machine)):
         return None
     problem = Problem.of(body)
     sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
@@ -52,6 +54,11 @@ def row_program(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("rows", sizes, results)
     _Writing(match, machine, kernel, inputs, outputs).write()
     return problem.draft(kernel, "rows")
+
+
+def _is_short(columns: int, machine: Machine) -> bool:
+    """Has a row fewer vectors than are worth a kernel of their own? Of a row of any length nobody knows."""
+    return not isinstance(columns, Extent) and columns < FEWEST * machine.lanes
 
 
 def _is_reduction(body: Body) -> bool:
@@ -135,7 +142,7 @@ class _Writing:
             self.kept[step] = _Spot(self.outputs[i], lambda column: (r, column))
         if self.aside:
             size = len(self.aside) * program.columns
-            kept = (kernel.stack if size <= STACK else kernel.memory)("kept", float32, (size,))
+            kept = (kernel.stack if is_less(size, STACK + 1) else kernel.memory)("kept", float32, (size,))
             for step, i in self.aside.items():
                 self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
@@ -154,8 +161,9 @@ class _Writing:
         if not joins and not kept and not results:
             return
         needed = self._needed([*kept, *(step.reads[0] for step in joins), *(step for _, step in results)], level)
-        vectors, most = program.columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
-        groups, single = divmod(vectors, most)
+        columns = counted(program.columns)
+        vectors, most = columns // width, 1 if any(self._is_long(step, level) for step in needed) else SUMS
+        groups, single = vectors // most, vectors % most
 
         def at(column: Operand, lane: Operand, sums: Lane) -> None:
             for step in needed:
@@ -172,7 +180,7 @@ class _Writing:
         def partial(k: int, u: int) -> int:
             return (k * SUMS + u) * width
 
-        count = most if groups else 1
+        count = 1 if isinstance(groups, int) and not groups else most
         for k, step in enumerate(joins):
             for u in range(count):
                 self.sums[partial(k, u)] = constant(JOINS[step.kind].start, float32, width)
@@ -185,7 +193,7 @@ class _Writing:
             for u in range(1, count):
                 self.sums[first] = join(self.sums.vector(width, first), self.sums.vector(width, partial(k, u)))
             self.m[self.rows[step]] = join_lanes(step.kind, self.sums, width, first)
-        with kernel.loop(program.columns - vectors * width, "e") as e:
+        with kernel.loop(columns - vectors * width, "e") as e:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
     def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:

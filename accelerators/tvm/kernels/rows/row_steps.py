@@ -11,12 +11,14 @@ import attrs
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.language import Value, float32, log, select, sqrt
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.matrices import Size, read_size
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS
 from accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
@@ -255,7 +257,7 @@ class _Making:
             return self._extreme(how, of)
         total = self._squares(of) if node.op in ("ReduceSumSquare", "ReduceL2") else self._reduced("sum", of)
         if node.op in ("ReduceMean", "GlobalAveragePool"):
-            return self._each([total], lambda x: x * (1 / columns))
+            return self._each([total], lambda total: _share(total, columns))
         return self._each([total], sqrt) if node.op == "ReduceL2" else total
 
     def _extreme(self, how: str, of: Step) -> Step:
@@ -277,14 +279,19 @@ class _Making:
         x, scale, *bias = read
         centred = x
         if node.op == "LayerNormalization":
-            mean = self._each([self._reduced("sum", x)], lambda total: total * (1 / columns))
+            mean = self._each([self._reduced("sum", x)], lambda total: _share(total, columns))
             centred = self._each([x, mean], lambda x, mean: x - mean)
         square = self._squares(centred)
         epsilon = float(node.attrs.get("epsilon", 1e-5))
-        over = self._each([square], lambda total: 1.0 / sqrt(total * (1 / columns) + epsilon))
+        over = self._each([square], lambda total: 1.0 / sqrt(_share(total, columns) + epsilon))
         return self._each(
             [centred, over, scale, *bias], lambda c, over, scale, *bias: c * over * scale + bias[0] if bias else c * over * scale
         )
+
+
+def _share(total: Value, columns: int) -> Value:
+    """The total over the number of columns."""
+    return total / as_index(columns).cast(float32) if isinstance(columns, Extent) else total * (1 / columns)
 
 
 def _with_gaps(node: Node, compute: Formula, read: Sequence[Step | None]) -> Callable[..., Value]:

@@ -25,7 +25,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import nest
+from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
@@ -102,7 +102,7 @@ def plain_pool(body: Body, machine: Machine) -> Draft | None:
     kernel, (x,), (y,) = problem.kernel("plain_pool", {0: flat[0]}, [flat[1]])
     taps = sum(d.size for d in windows) * math.prod(wanted)
     writing = _Writing(kernel, x, y, windows, reducer, bool(node.attrs.get("count_include_pad", 0)))
-    writing.write(channels, machine.threads_for(taps, TAPS) > 1)
+    writing.write(channels, is_shared_out(taps, machine, TAPS))
     return problem.draft(kernel, "plain pool")
 
 
@@ -127,7 +127,7 @@ class _Writing:
         """The element type of the numbers that are computed."""
         return computed_as(self.x.element)
 
-    def write(self, channels: int, is_shared: bool) -> None:
+    def write(self, channels: int, is_shared: bool | Value) -> None:
         """A row of results after the other."""
         kernel, (*outer, last) = self.kernel, self.windows
         with nest(kernel, (channels, *[d.out for d in outer]), is_shared) as (channel, *rows):

@@ -1,0 +1,119 @@
+"""Bodies for any size through TVM's importer: each size that is an extent is a variable there, which the kernels read from their
+arguments, and the function that calls them says again what it follows from."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from accelerators.errors import CompileError
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.lower.onnx_importer import import_body, legalize
+from accelerators.tvm.lower.size_expressions import size_expression
+from accelerators.tvm.machine.library import part, tvm
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.tvm_errors import refused
+from accelerators.tvm.query.known_wrong import wrong_size
+from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from graph.graph import Graph
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+HEAVY = frozenset("Attention Conv ConvTranspose Einsum Gemm GRU LSTM MatMul RNN".split())
+"""Ops of many products: TVM's loops over sizes that are not known take many times as long as kernels for one size, so that these
+are compiled for each size where no kernel of ours has a form for any."""
+
+
+EXAMPLES = (97, 128)
+"""Numbers that symbols stand for where an op is asked about that is known to be wrong for some sizes: larger than what paddings
+reach, since the sizes of an op's rule leave out smaller ones."""
+
+
+def import_open(body: Body, machine: Machine) -> Any:
+    """The body's module, every operator a TensorIR function; CompileError where TVM does not make the sizes that are stated."""
+    heavy = sorted({str(node.op) for node in body.ops if node.op in HEAVY})
+    if heavy:
+        raise CompileError(f"no kernel for any size takes {', '.join(heavy)} of these sizes")
+    _refuse_wrong(body.graph)
+    names: dict[Extent, str] = {}
+    legal = legalize(_whole(import_body(_with_symbols(body.graph, names))), machine.target)
+    relax, stated = part("relax"), {name: size_expression(extent) for extent, name in names.items()}
+    with refused("sizes"):
+        legal = _bound(legal, stated)
+    types = legal["main"].ret_ty
+    fields = list(types.fields) if isinstance(types, relax.TupleType) else [types]
+    for entry, made in zip(body.graph.outputs, fields, strict=True):
+        wanted = entry.type
+        assert isinstance(wanted, TensorType)
+        if str(made.dtype) != wanted.dtype or not _are_same(made.shape, sizes_of(wanted) or ()):
+            raise CompileError(f"TVM makes {made.dtype}{list(made.shape)} of it instead of {wanted}")
+    return legal
+
+
+def _refuse_wrong(graph: Graph) -> None:
+    """Refuse ops that TVM computes wrongly for sizes that go together as these do, which numbers in the symbols' place show."""
+    for number in EXAMPLES:
+        for node in _retyped(graph, lambda size, number=number: _example(size, number)).nodes:  # type: ignore[misc]
+            reason = wrong_size(node) if node.is_op else None
+            if reason is not None:
+                raise CompileError(reason)
+
+
+def _example(size: object, number: int) -> object:
+    """The size where each symbol is this number."""
+    return size.at(dict.fromkeys(size.symbols, number)) if isinstance(size, Extent) else size
+
+
+def _with_symbols(graph: Graph, names: dict[Extent, str]) -> Graph:
+    """The graph whose types have a symbol for each extent, as noted in `names`."""
+    return _retyped(graph, lambda size: names.setdefault(size, f"d{len(names)}") if isinstance(size, Extent) else size)
+
+
+def _retyped(graph: Graph, changed: Callable[[Any], Any]) -> Graph:
+    """The graph with each size changed."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        types = [
+            TensorType(known.dtype, tuple(map(changed, known.shape)))
+            if isinstance(known, TensorType) and known.shape is not None else known
+            for known in node.output_types
+        ]
+        rewriter.keep(node, rewriter.rebuilt(node, output_types=tuple(types)))
+    return rewriter.finish(nodes=())
+
+
+def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
+    """The module whose function `main` says its sizes by the graph's symbols. The kernels keep their own."""
+    functions, main = dict(module.functions), module.get_global_var("main")
+
+    def change(variable: Any) -> Any:
+        return stated.get(variable.name, variable)
+
+    changed = importlib.import_module("tvm_ffi").structural_map(functions[main], [(part("tirx").Var, change)])
+    return tvm().IRModule({**functions, main: changed})
+
+
+def _whole(module: Any) -> Any:
+    """The module with sizes that TVM multiplies by factors, as numbers of 32 bits, multiplied by fractions: a Resize's."""
+    tirx, main = part("tirx"), module.get_global_var("main")
+
+    def change(cast: Any) -> Any:
+        product = cast.value
+        if not (isinstance(product, tirx.Mul) and str(cast.ty.dtype) == "int64"):
+            return cast
+        factor, size = (product.a, product.b) if isinstance(product.a, tirx.FloatImm) else (product.b, product.a)
+        if not (isinstance(factor, tirx.FloatImm) and isinstance(size, tirx.Cast) and str(size.value.ty.dtype) == "int64"):
+            return cast
+        numerator, denominator = (tirx.const(number, "int64") for number in float(factor.value).as_integer_ratio())
+        return tirx.floordiv(size.value * numerator, denominator)
+
+    changed = importlib.import_module("tvm_ffi").structural_map(module[main], [(tirx.Cast, change)])
+    return tvm().IRModule({**dict(module.functions), main: changed})
+
+
+def _are_same(made: Any, wanted: tuple[Size, ...]) -> bool:
+    """Are these the sizes, whatever the symbols are?"""
+    analyzer = part("sym").Analyzer()
+    pairs = [(have, size_expression(size)) for have, size in zip(made, wanted, strict=False)]
+    return len(made) == len(wanted) and all(analyzer.can_prove_equal(have, size) for have, size in pairs)
