@@ -11,10 +11,10 @@ from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.lower.onnx_importer import import_body, legalize
 from accelerators.tvm.lower.size_expressions import size_expression
+from accelerators.tvm.lower.wrong_sizes import wrong_size
 from accelerators.tvm.machine.library import part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import refused
-from accelerators.tvm.query.known_wrong import wrong_size
 from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from graph.graph import Graph
 from graph.rewrite import Rewriter

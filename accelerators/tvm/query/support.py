@@ -24,6 +24,7 @@ from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.strides import VIEWS
 from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
+from accelerators.tvm.lower.wrong_sizes import wrong_size
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
@@ -33,7 +34,7 @@ from accelerators.tvm.prepare.whole_products import REFUSAL as APART
 from accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
 from accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from accelerators.tvm.query.isolated_trials import trial_elsewhere
-from accelerators.tvm.query.known_wrong import known_wrong, wrong_size
+from accelerators.tvm.query.known_wrong import known_wrong
 from accelerators.tvm.query.sizes import is_settled, unsettled_input
 from accelerators.tvm.query.truth import takes_no_truth
 from graph.errors import PartitaError
