@@ -20,9 +20,9 @@ from graph.graph import Graph
 from graph.rewrite import Rewriter
 from graph.types import TensorType
 
-HEAVY = frozenset("Attention Conv ConvTranspose Einsum Gemm GRU LSTM MatMul RNN".split())
-"""Ops of many products: TVM's loops over sizes that are not known take many times as long as kernels for one size, so that these
-are compiled for each size where no kernel of ours has a form for any."""
+HEAVY = frozenset("Attention Conv ConvTranspose CumSum Einsum Gemm GRU LSTM MatMul RNN".split())
+"""Ops of many products, and running sums: TVM's loops over sizes that are not known take many times as long as kernels for one
+size, so that these are compiled for each size where no kernel of ours has a form for any."""
 
 
 EXAMPLES = (97, 128)

@@ -6,11 +6,12 @@ into vectors whatever its length; the outer ones are one loop, which threads sha
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from accelerators.tvm.machine.library import part
+from accelerators.tvm.machine.library import part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import STEPS
 from accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
@@ -26,7 +27,7 @@ def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
         rule.run()
     except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception
         return function, "as written"
-    return _decided_while_running(rule.schedule.mod["main"]), NAME
+    return _decided_while_running(rule.schedule.mod["main"], rule.steps), NAME
 
 
 @attrs.define(slots=True)
@@ -35,6 +36,8 @@ class _Rule:
     """The schedule being made."""
     machine: Machine
     """The machine that the kernel is scheduled for."""
+    steps: list[Any] = attrs.field(factory=list)
+    """How many steps each loop takes in all that threads may share."""
 
     def run(self) -> None:
         """Schedule the whole function."""
@@ -54,15 +57,15 @@ class _Rule:
             schedule.reorder(*spatial[:-1], *reduction, spatial[-1])
         outer = spatial[:-1] if len(spatial) > 1 else spatial if reduction else []
         if outer and self.machine.threads > 1:
-            steps = _steps(schedule, loops)
+            self.steps.append(_steps(schedule, loops))
             shared = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
-            schedule.annotate(shared, _STEPS, steps)
+            schedule.annotate(shared, _NUMBER, len(self.steps) - 1)
         if reduction:
             schedule.decompose_reduction(block, reduction[0])
 
 
-_STEPS = "partita.steps"
-"""The annotation that says how many steps a loop that threads may share takes in all."""
+_NUMBER = "partita.shared"
+"""The annotation of a loop that threads may share: its number among these. (An annotation holds no sizes.)"""
 
 
 def _steps(schedule: Any, loops: list[Any]) -> Any:
@@ -73,16 +76,17 @@ def _steps(schedule: Any, loops: list[Any]) -> Any:
     return steps
 
 
-def _decided_while_running(function: Any) -> Any:
+def _decided_while_running(function: Any, steps: Sequence[Any]) -> Any:
     """The kernel with each loop that threads may share written twice: for all threads where the work is worth it, and for one."""
     tirx = part("tirx")
 
     def change(loop: Any) -> Any:
-        if _STEPS not in loop.annotations:
+        if _NUMBER not in loop.annotations:
             return loop
-        steps = loop.annotations[_STEPS]
+        is_enough = steps[int(loop.annotations[_NUMBER])] >= tirx.const(STEPS, "int64")
         shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)
         alone = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
-        return tirx.IfThenElse(steps >= tirx.const(STEPS, "int64"), shared, alone)
+        return tirx.IfThenElse(is_enough, shared, alone)
 
-    return importlib.import_module("tvm_ffi").structural_map(function, [(tirx.For, change)])
+    twice = importlib.import_module("tvm_ffi").structural_map(function, [(tirx.For, change)])
+    return part("s_tir.transform").ConvertSSA()(tvm().IRModule({"main": twice}))["main"]

@@ -522,7 +522,6 @@ OTHERS: dict[str, Callable[[pt.Node], pt.Node]] = {
     "sum over images": lambda x: pt.op("ReduceSum", x, whole(0)),
     "largest of channels": lambda x: pt.op("ReduceMax", x, whole(1), keepdims=0),
     "position": lambda x: pt.op("ArgMax", x, axis=3),
-    "running sum": lambda x: pt.op("CumSum", x, whole(2)),
     "reflected": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="reflect"),
     "edge": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="edge"),
     "repeated": lambda x: pt.op("Tile", x, whole(1, 2, 1, 3)),
