@@ -43,11 +43,11 @@ def import_open(body: Body, machine: Machine) -> Any:
         legal = _bound(legal, stated)
     types = legal["main"].ret_ty
     fields = list(types.fields) if isinstance(types, relax.TupleType) else [types]
-    for entry, made in zip(body.graph.outputs, fields, strict=True):
+    for entry, result in zip(body.graph.outputs, fields, strict=True):
         wanted = entry.type
         assert isinstance(wanted, TensorType)
-        if str(made.dtype) != wanted.dtype or not _are_same(made.shape, sizes_of(wanted) or ()):
-            raise CompileError(f"TVM makes {made.dtype}{list(made.shape)} of it instead of {wanted}")
+        if str(result.dtype) != wanted.dtype or not _are_same(result.shape, sizes_of(wanted) or ()):
+            raise CompileError(f"TVM makes {result.dtype}{list(result.shape)} of it instead of {wanted}")
     return legal
 
 
@@ -112,8 +112,8 @@ def _whole(module: Any) -> Any:
     return tvm().IRModule({**dict(module.functions), main: changed})
 
 
-def _are_same(made: Any, wanted: tuple[Size, ...]) -> bool:
+def _are_same(sizes: Any, wanted: tuple[Size, ...]) -> bool:
     """Are these the sizes, whatever the symbols are?"""
     analyzer = part("sym").Analyzer()
-    pairs = [(have, size_expression(size)) for have, size in zip(made, wanted, strict=False)]
-    return len(made) == len(wanted) and all(analyzer.can_prove_equal(have, size) for have, size in pairs)
+    pairs = [(have, size_expression(size)) for have, size in zip(sizes, wanted, strict=False)]
+    return len(sizes) == len(wanted) and all(analyzer.can_prove_equal(have, size) for have, size in pairs)
