@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+import numpy as np
 
 from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
