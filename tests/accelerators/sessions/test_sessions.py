@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -19,6 +20,8 @@ from accelerators.sessions.errors import Unfit
 from accelerators.sessions.roles import roles_of
 from accelerators.sessions.step import StepSizes, step_graph
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers
+from graph.interpret import evaluate_node
+from tests.insight.small_devices import device_of
 
 Make = Callable[[Sizes], pt.Graph]
 
@@ -351,6 +354,38 @@ def test_a_call_that_fails_leaves_the_conversation_as_it_was(model: pt.CompiledM
         anew(np.array([[99], [1]]))
     assert anew(tokens(1))[0].shape == (1, 1, 50)
     assert np.array_equal(session(tokens(1, seed=4))[0], other(tokens(1, seed=4))[0])
+
+
+def _interrupted(results: Sequence[Any]) -> Sequence[Any]:
+    raise KeyboardInterrupt
+
+
+def test_a_device_that_misbehaves_leaves_the_conversation_as_it_was() -> None:
+    graph, ids = llama(attrs.evolve(SMALL_LLAMA, layers=1)), tokens(7)
+    misbehave: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
+
+    def kernel(node: pt.Node, read: Sequence[Any]) -> Sequence[Any]:
+        results = evaluate_node(node, read, graph.opsets)
+        return misbehave[0](results) if misbehave else results
+
+    cases: list[tuple[Callable[[Sequence[Any]], Sequence[Any]], type[BaseException], str]] = [
+        (lambda results: [results[0][..., :-1]], RunError, "small"),
+        (lambda results: [results[0].astype(np.float64)], RunError, "small"),
+        (lambda results: [None], RunError, "small"),
+        (lambda results: [], RunError, "small"),
+        (_interrupted, KeyboardInterrupt, ""),
+    ]
+    with device_of(kernel, "Softmax") as device:
+        session = pt.compile(graph, f"HETERO:{device},reference").session(longest=24)
+        said = [session(ids[:, :4])["logits"]]
+        for case, error, message in cases:
+            misbehave.append(case)
+            with pytest.raises(error, match=message):
+                session(ids[:, 4:5])
+            misbehave.clear()
+            assert session.length == 4
+        said.append(session(ids[:, 4:])["logits"])
+    assert np.allclose(np.concatenate(said, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
 def test_sessions_of_a_closed_model_are_closed() -> None:
