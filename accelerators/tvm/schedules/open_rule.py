@@ -1,7 +1,8 @@
 """The generic rule for processors where sizes are known only while a kernel runs.
 
 Cheap steps are worked into their readers, as the rule for known sizes does it. The last dimension stays one loop, which LLVM puts
-into vectors whatever its length; the outer ones are one loop, which threads share where the work of the call is worth it."""
+into vectors whatever its length; threads share the outermost where the work of the call is worth it. (The outer ones as one loop
+divide by sizes that are not known, over which TVM's simplifier does not come to an end.)"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ class _Rule:
         outer = spatial[:-1] if len(spatial) > 1 else spatial if reduction else []
         if outer and self.machine.threads > 1:
             self.steps.append(_steps(schedule, loops))
-            shared = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+            shared = outer[0]
             schedule.annotate(shared, _NUMBER, len(self.steps) - 1)
         if reduction:
             schedule.decompose_reduction(block, reduction[0])
