@@ -15,6 +15,7 @@ import numpy as np
 from accelerators.errors import RunError
 from accelerators.process.forking import Guard
 from graph.logs import logger
+from graph.words import first_line
 from partita.mapping.frames import read_frame, write_frame
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +63,7 @@ class Worker:
     def start_again(self) -> None:
         """Start a process in place of the one that ended, and wait until it can be given an input. The next call says what keeps
         it from that."""
-        with contextlib.suppress(RunError):
+        with contextlib.suppress(RunError, ValueError):  # ValueError: its pipe was closed meanwhile, by `close`.
             self._start("map_batches")
 
     def close(self) -> None:
@@ -89,7 +90,12 @@ class Worker:
                 raise RunError("the work was given up", where="map_batches")
             if self._process is None:
                 command = [sys.executable, "-m", "partita.mapping.worker", self._path]
-                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                try:
+                    self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                except OSError as error:
+                    cause = f"no worker can be started: {first_line(error)}"
+                    remedy = "Take fewer workers, or raise the system's limits"
+                    raise RunError(cause, where="map_batches", remedy=remedy) from error
             return self._process
 
     def _ended(self, where: str) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -95,6 +96,30 @@ def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyP
     crew = Crew(str(tmp_path / "small.partita"), 2, 4)
     with pytest.raises(pt.RunError, match=r"input 0: 3 workers ended on it\n  Look at this input"):
         next(crew.results(iter([{"x": x} for x in inputs(1)])))
+
+
+def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may refuse another process: the input is not waited for then, since no worker takes it."""
+    real, asked = subprocess.Popen, []
+
+    def start(_: Any, **pipes: int) -> subprocess.Popen[bytes]:
+        asked.append(pipes)
+        if len(asked) > 1:
+            raise OSError("no more processes")
+        return real(["/bin/false"], **pipes)
+
+    monkeypatch.setattr("partita.mapping.processes.subprocess.Popen", start)
+    crew, errors = Crew("nowhere", 1, 2), []
+
+    def ask() -> None:
+        with pytest.raises(pt.RunError) as caught:
+            list(crew.results(iter([{"x": inputs(1)[0]}])))
+        errors.append(str(caught.value))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert errors and "no worker can be started: no more processes" in errors[0]
 
 
 def test_an_input_does_not_wait_until_its_worker_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
