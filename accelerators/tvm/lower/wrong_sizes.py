@@ -38,7 +38,7 @@ def wrong_size(node: Node) -> str | None:
 def _wrong_padding(node: Node) -> str | None:
     """Why TVM's Pad would read elsewhere than ONNX's: outside of the data, or what negative padding cuts off."""
     mode, given = node.attrs.get("mode", "constant"), node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-    if node.op != "Pad" or node.domain or mode not in ("reflect", "wrap"):
+    if node.op != "Pad" or node.domain or mode not in ("edge", "reflect", "wrap"):
         return None
     pads, axes = _numbers(node, 1, "pads"), _numbers(node, 3, "axes")
     if pads is None or not isinstance(given, TensorType) or not given.is_static or not given.shape:
@@ -47,7 +47,10 @@ def _wrong_padding(node: Node) -> str | None:
         return "TVM's Pad wraps around what negative padding cuts off" if min(pads) < 0 < max(pads) else None
     sizes = [int(given.shape[axis] or 0) for axis in (range(len(given.shape)) if axes is None else axes)]
     for low, high, size in zip(pads[: len(sizes)], pads[len(sizes) :], sizes):
-        if max(low, high) > 0 and max(low, high) >= size + min(low, high, 0):
+        left = size + min(low, high, 0)
+        if mode == "edge" and max(low, high) > 0 and left < 1:
+            return "TVM's Pad reads outside of the data where a dimension has no edge, since nothing is in it"
+        if mode == "reflect" and max(low, high) > 0 and max(low, high) >= left:
             return "TVM's Pad reflects once, and reads outside of the data where a padding is not shorter than its dimension"
     return None
 

@@ -199,12 +199,14 @@ def _pad(reading: Reading, node: Node) -> Sequence[Sizes]:
         raise CompileError(f"Pad by {pads} has no rule for any size")
     for i, axis in enumerate(axes):
         before, after = int(pads[i]), int(pads[len(axes) + i])
-        if node.attrs.get("mode", "constant") == "reflect":
-            reading.assume(sizes[axis] - 1 - max(before, after))
-        elif node.attrs.get("mode", "constant") == "wrap":
-            reading.assume(sizes[axis] - max(before, after))
+        reading.assume(sizes[axis] - _needed(node.attrs.get("mode", "constant"), max(before, after)))
         sizes[axis] = sizes[axis] + (before + after)
     return (tuple(sizes),)
+
+
+def _needed(mode: str, padding: int) -> int:
+    """How many numbers a dimension must have for so much padding, so that none is read outside of it."""
+    return {"reflect": padding + 1, "wrap": padding, "edge": min(padding, 1)}.get(mode, 0)
 
 
 def _tile(reading: Reading, node: Node) -> Sequence[Sizes]:

@@ -103,6 +103,18 @@ def test_padding_never_reads_elsewhere_than_onnx(mode: str, pads: list[int], dim
     np.testing.assert_array_equal(pt.compile(graph, "HETERO:cpu,reference")(given)[0], wanted)
 
 
+@pytest.mark.parametrize("dims", [(2, 0), ("N", "S")], ids=["fixed", "open"])
+@pytest.mark.parametrize("pads", [[0, 1, 0, 0], [1, 0, 0, 2]])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nothing_is_read_where_there_is_no_edge(pads: list[int], dims: tuple[int | str, ...]) -> None:
+    """ONNX says of no number what the edge of a dimension without numbers is."""
+    x = pt.variable("x", "float32", dims)
+    graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array(pads)), mode="edge", name="pad")], [x])
+    model = pt.compile(graph, "HETERO:cpu,reference")
+    with pytest.raises(pt.RunError, match="empty axis 1"):
+        model(np.zeros((2, 0), np.float32))
+
+
 def test_padding_longer_than_its_dimension_is_refused() -> None:
     x = pt.variable("x", "float32", (2, 3))
     graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array([0, 3, 0, 0])), mode="reflect", name="pad")])
