@@ -54,7 +54,8 @@ class Silence:
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
         warnings.simplefilter("ignore")
-        self._stream = sys.stdout = _Muted(sys.stdout, self)  # type: ignore[assignment]
+        if sys.stdout is not None:  # A daemon has none.
+            self._stream = sys.stdout = _Muted(sys.stdout, self)  # type: ignore[assignment]
 
     def _end(self) -> None:
         stream, self._stream = self._stream, None

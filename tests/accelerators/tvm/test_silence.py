@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,6 +45,15 @@ def test_threads_that_leave_in_the_order_in_which_they_came_leave_all_as_it_was(
     assert list(warnings.filters) == filters
     print("and all")
     assert capsys.readouterr().out == "somebody else\nand all\n"
+
+
+def test_a_process_without_standard_output_has_none_inside_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon has none, and print does nothing there."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with Silence(), ThreadPoolExecutor() as pool:
+        print("TVM's", flush=True)
+        pool.submit(print, "somebody else", flush=True).result()
+    assert sys.stdout is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
