@@ -4,7 +4,7 @@ Sizes that are symbols are not believed, since a file may claim them: what an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from graph.graph import Graph
@@ -17,16 +17,17 @@ Sizes = tuple[int, ...]
 _LARGE = 1 << 31
 
 _BROADCAST = frozenset(
-    "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos CumSum Dropout Div"
-    " Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LeakyRelu Less"
-    " LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid"
-    " Sign Sin Softmax Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor".split()
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos"
+    " Cosh CumSum Dropout Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf"
+    " IsNaN LeakyRelu Less LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu"
+    " Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor".split()
 )
 """Ops whose first output has the sizes of all that they read, broadcast."""
 
 _LIKE_THE_FIRST = frozenset(
-    "BatchNormalization DequantizeLinear GroupNormalization InstanceNormalization LRN LayerNormalization LpNormalization"
-    " MeanVarianceNormalization QuantizeLinear RMSNormalization ReverseSequence Scatter ScatterElements ScatterND Trilu".split()
+    "BatchNormalization CastLike DequantizeLinear GroupNormalization InstanceNormalization LRN LayerNormalization"
+    " LpNormalization MeanVarianceNormalization QuantizeLinear RMSNormalization ReverseSequence Scatter ScatterElements ScatterND"
+    " Trilu".split()
 )
 """Ops whose first output has the sizes of the first value that they read."""
 
@@ -40,16 +41,20 @@ _KEEPING = frozenset(
 
 _WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
 
+_WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""The number of the input that holds a convolution's weights."""
 
-def least_sizes(graph: Graph) -> Mapping[NodeEntry, Sizes]:
-    """The least sizes of each tensor whose rank is known. Linear."""
+
+def least_sizes(graph: Graph, keeping: Collection[str] = ()) -> Mapping[NodeEntry, Sizes]:
+    """The least sizes of each tensor whose rank is known. Linear. `keeping`: ops of which the engine raises an error where they
+    would make something without elements of things that have some."""
     least: dict[NodeEntry, Sizes] = {}
     for node in graph.nodes:
         for index, entry in enumerate(node.outputs):
             known = entry.type
             if not entry.name or not isinstance(known, TensorType) or known.shape is None:
                 continue
-            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least)
+            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, keeping)
             if sizes is None or len(sizes) != len(known.shape):
                 sizes = (0,) * len(known.shape)
             least[entry] = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
@@ -74,7 +79,7 @@ def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
 def kernel_of(node: Node) -> Sequence[int] | None:
     """The sizes of a pool's or a convolution's window; None where they are not known."""
     stated = node.attrs.get("kernel_shape")
-    slot = 3 if node.op == "QLinearConv" else 1
+    slot = _WEIGHTS.get(str(node.op), 1)
     if stated or len(node.inputs) <= slot or node.inputs[slot] is None:
         return stated or None
     weights = node.inputs[slot].type  # type: ignore[union-attr]
@@ -82,19 +87,19 @@ def kernel_of(node: Node) -> Sequence[int] | None:
     return weights.shape[2:] if is_known else None  # type: ignore[union-attr, index, return-value]
 
 
-def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes]) -> Sizes | None:
+def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], keeping: Collection[str]) -> Sizes | None:
     """The least sizes of an output; None where nothing is known of it."""
     if node.domain or node.bodies or node.is_call or any(entry not in least for entry in node.reads) or not node.reads:
         return None
     read, op = [least[entry] for entry in node.reads], str(node.op)
     rule = _RULES.get(op)
-    if rule is not None:
+    if rule is not None and op not in keeping:
         return rule(node, read)
     if index == 0 and op in _BROADCAST:
         return _together(read)
     if index == 0 and op in _LIKE_THE_FIRST:
         return read[0]
-    if op in _KEEPING and all(0 not in sizes for sizes in read):
+    if (op in _KEEPING or op in keeping) and all(0 not in sizes for sizes in read):
         kind = node.output_types[index]
         return (1,) * len(kind.shape or ()) if isinstance(kind, TensorType) else None
     return None
@@ -116,7 +121,79 @@ def _slid(node: Node, read: Sequence[Sizes]) -> Sizes | None:
         fits = [min(size, 1) if is_same else 0 for size in read[0][2:]]
     else:
         fits = [max(0, (size - less) // step + 1) for size, less, step in zip(read[0][2:], short, strides)]
-    return (*read[0][:2], *fits)
+    channels = read[_WEIGHTS[str(node.op)]][0] if node.op in _WEIGHTS else read[0][1]
+    return (read[0][0], channels, *fits)
+
+
+def _transposed(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """A transposed convolution: a window for each element, less the padding."""
+    kernel, attrs = kernel_of(node), node.attrs
+    short = None if kernel is None else shortfalls(node, kernel)
+    if kernel is None or short is None or "output_shape" in attrs or len(read[0]) != len(kernel) + 2:
+        return None
+    ones = (1,) * len(kernel)
+    steps = zip(read[0][2:], attrs.get("strides") or ones, short, attrs.get("output_padding") or (0,) * len(kernel))
+    grown = [max(0, (size - 1) * stride + less + more) if size else 0 for size, stride, less, more in steps]
+    return (read[0][0], read[1][1] * int(attrs.get("group", 1)), *grown)
+
+
+def _along_an_axis(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """As many as before in all dimensions but one."""
+    axis = int(node.attrs.get("axis", -1 if node.op == "TopK" else 0))
+    return _with(read[0], {axis: 0})
+
+
+def _sliced(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """As many as before in the dimensions that are not named, and in the others what constants leave of them."""
+    starts, ends, axes, steps = [_numbers(node, i, name) for i, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
+    if axes is None and starts is not None and not _is_computed(node, 3):
+        axes = tuple(range(len(starts)))
+    if axes is None:
+        return None
+    if starts is None or ends is None or _is_computed(node, 4):
+        return _with(read[0], dict.fromkeys(axes, 0))
+    bounds = zip(axes, starts, ends, steps or (1,) * len(starts))
+    left = {axis: _left(read[0][axis], bound) for axis, *bound in bounds if -len(read[0]) <= axis < len(read[0])}
+    return _with(read[0], left)
+
+
+def _left(size: int, bound: Sequence[int]) -> int:
+    """How many of at least so many are left. Where a start counts from the end and an end does not, more may leave fewer."""
+    start, end, step = bound
+    if step <= 0 or (start < 0 <= end < _LARGE - 1):
+        return 0
+    return len(range(*slice(start, end, step).indices(size)))
+
+
+def _repeated(node: Node, read: Sequence[Sizes]) -> Sizes | None:
+    """Tile and Expand by constants."""
+    values = _numbers(node, 1, "repeats" if node.op == "Tile" else "shape")
+    if values is None:
+        return None
+    if node.op == "Expand":
+        return _together([read[0], values])
+    return tuple([size * more for size, more in zip(read[0], values)]) if len(values) == len(read[0]) else None
+
+
+def _with(sizes: Sizes, other: Mapping[int, int]) -> Sizes | None:
+    """The sizes with others at these dimensions."""
+    rank = len(sizes)
+    if not all(-rank <= dim < rank for dim in other):
+        return None
+    chosen = {dim % rank: size for dim, size in other.items()}
+    return tuple([chosen.get(dim, size) for dim, size in enumerate(sizes)])
+
+
+def _is_computed(node: Node, slot: int) -> bool:
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
+    return entry is not None and entry.node.value is None
+
+
+def _numbers(node: Node, slot: int, name: str) -> Sizes | None:
+    """The constant integers of an input, or of the attribute that older opsets have instead."""
+    entry = node.inputs[slot] if len(node.inputs) > slot else None
+    given = node.attrs.get(name) if entry is None else entry.node.value
+    return None if given is None else tuple([int(number) for number in given])
 
 
 def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
@@ -132,7 +209,7 @@ def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 def _scaled(node: Node, read: Sequence[Sizes]) -> Sizes | None:
     """By scales that are constant; the new sizes of other resizes decide themselves."""
     scales = node.inputs[-1]
-    if node.op == "Resize" and len(node.inputs) != 3:
+    if "axes" in node.attrs or (node.op == "Resize" and len(node.inputs) != 3):
         return None
     values = None if scales is None else scales.node.value
     if values is None or len(values) != len(read[0]):
@@ -142,7 +219,11 @@ def _scaled(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 _RULES: Mapping[str, Callable[[Node, Sequence[Sizes]], Sizes | None]] = {
     **dict.fromkeys(_WINDOWED, _slid),
+    **dict.fromkeys(("Expand", "Tile"), _repeated),
+    **dict.fromkeys(("Split", "TopK"), _along_an_axis),
+    "ConvTranspose": _transposed,
     "Pad": _padded,
     "Resize": _scaled,
+    "Slice": _sliced,
     "Upsample": _scaled,
 }

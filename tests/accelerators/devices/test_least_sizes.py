@@ -1,0 +1,102 @@
+"""The least sizes of values: never more than a run makes, and enough for what ordinary models do with sizes that are symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.engines.least_sizes import least_sizes
+from graph.interpret import interpret
+
+Maker = Callable[[pt.Node], pt.Node]
+
+
+def numbers(*values: int) -> pt.Node:
+    return pt.constant(np.array(values, np.int64))
+
+
+def floats(*shape: int) -> pt.Node:
+    return pt.constant(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+
+
+def cut(start: int, end: int, axis: int = 2, step: int = 1) -> Maker:
+    return lambda x: pt.op("Slice", x, numbers(start), numbers(end), numbers(axis), numbers(step))
+
+
+
+CASES: dict[str, tuple[Maker, tuple[int, ...]]] = {
+    "ConvTranspose": (
+        lambda x: pt.op("ConvTranspose", x, floats(4, 3, 3), strides=[2], pads=[1, 1], output_padding=[1]), (1, 3, 2)),
+    "ConvTranspose cropped": (lambda x: pt.op("ConvTranspose", x, floats(4, 3, 3), pads=[2, 2]), (1, 3, 0)),
+    "Split beside": (lambda x: pt.op("Split", x, numbers(1, 3), axis=1, n_outputs=2), (1, 1, 1)),
+    "Split along": (lambda x: pt.op("Split", x, axis=-1, num_outputs=1, n_outputs=1), (1, 4, 0)),
+    "TopK": (lambda x: pt.op("TopK", x, numbers(2), axis=1, n_outputs=2), (1, 2, 1)),
+    "Slice beside": (cut(1, 3, 1), (1, 2, 1)),
+    "Slice the first": (cut(0, 3), (1, 4, 1)),
+    "Slice all but the first": (cut(1, 2**62), (1, 4, 0)),
+    "Slice the last": (cut(-2, 2**62), (1, 4, 1)),
+    "Slice all but the last": (cut(0, -1), (1, 4, 0)),
+    "Slice between the ends": (cut(-3, 2), (1, 4, 0)),
+    "Slice backwards": (cut(3, 0, step=-1), (1, 4, 0)),
+    "Slice of a computed end": (
+        lambda x: pt.op("Slice", x, numbers(0), pt.op("Shape", x, start=0, end=1), numbers(2)), (1, 4, 0)),
+    "Expand": (lambda x: pt.op("Expand", x, numbers(3, 1, 1, 1)), (3, 1, 4, 1)),
+    "Tile": (lambda x: pt.op("Tile", x, numbers(1, 2, 3)), (1, 8, 3)),
+    "Tile by nothing": (lambda x: pt.op("Tile", x, numbers(1, 1, 0)), (1, 4, 0)),
+    "CastLike": (lambda x: pt.op("CastLike", x, pt.constant(np.zeros(5, np.float16))), (1, 4, 1)),
+    "Resize of chosen axes": (
+        lambda x: pt.op("Resize", x, None, pt.constant(np.array([3, 1, 1], np.float32)), axes=[2, 1, 0]), (0, 4, 0)),
+    "Conv of computed weights": (
+        lambda x: pt.op("Conv", x, pt.op("Compress", floats(2, 4, 1), pt.op("Equal", pt.op("Shape", x, start=2), numbers(1, 2)),
+        axis=0), kernel_shape=[1]), (1, 0, 1)),
+    "Atan": (lambda x: pt.op("Atan", x), (1, 4, 1)),
+    "Softmax of a Concat": (lambda x: pt.op("Softmax", pt.op("Concat", x, x, axis=2)), (1, 4, 1)),
+}
+"""What is made of x[M, 4, N], and its least sizes."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_run_makes_less_than_the_least_sizes(case: str) -> None:
+    make, wanted = CASES[case]
+    x = pt.variable("x", "float32", ("M", 4, "N"))
+    graph = pt.apply_pass(pt.Graph([make(x)[0]], [x]), "InferShape")
+    least = least_sizes(graph)[graph.outputs[0]]
+    assert least == wanted
+    for images, columns in ((1, 1), (2, 2), (1, 3), (3, 4), (1, 5), (1, 9)):
+        shape = interpret(graph, [np.ones((images, 4, columns), np.float32)])[0].shape
+        assert all(size >= low for size, low in zip(shape, least, strict=True)), (shape, least)
+
+
+ONES = pt.constant(np.ones(4, np.float32))
+
+
+def resized(x: pt.Node) -> pt.Node:
+    """Twice as large, by computed sizes."""
+    return pt.op("Resize", x, None, None, pt.op("Mul", pt.op("Shape", x), numbers(1, 1, 2, 2)), mode="nearest")
+
+
+def attended(x: pt.Node) -> pt.Node:
+    parts = pt.op("Split", x, numbers(2, 2), axis=1, n_outputs=2)
+    return pt.op("Einsum", parts[0], parts[1], equation="nchw,ncab->nhwab", name="last")
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: pt.op("InstanceNormalization", pt.op("ConvTranspose", x, floats(4, 4, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1]),
+                    ONES, ONES, name="last"),
+    lambda x: pt.op("InstanceNormalization", resized(x), ONES, ONES, name="last"),
+    lambda x: pt.op("Einsum", pt.op("Slice", x, numbers(0), numbers(2), numbers(1)), x, equation="nchw,ndhw->ncd", name="last"),
+    attended,
+], ids=["ConvTranspose", "Resize", "Slice", "Split"])
+def test_ordinary_models_of_any_size_stay_on_onnxruntime(make: Maker) -> None:
+    """What onnxruntime would die of cannot be in them, though their sizes are symbols."""
+    pytest.importorskip("onnxruntime")
+    x = pt.variable("x", "float32", ("N", 4, "H", "W"))
+    graph = pt.Graph([make(x)], [x])
+    assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == "onnxruntime"
+    for sizes in ((1, 4, 1, 1), (2, 4, 3, 2)):
+        given = np.random.default_rng(2).standard_normal(sizes).astype(np.float32)
+        for result, wanted in zip(pt.compile(graph, "onnxruntime")(given), interpret(graph, [given]), strict=True):
+            np.testing.assert_allclose(result, wanted, atol=1e-4, strict=True)
