@@ -95,10 +95,10 @@ def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], keeping: Col
     rule = _RULES.get(op)
     if rule is not None and op not in keeping:
         return rule(node, read)
+    if index == 0 and (op in _LIKE_THE_FIRST or "broadcast" in node.attrs):  # So ops broadcast below opset 7, to the first.
+        return read[0]
     if index == 0 and op in _BROADCAST:
         return _together(read)
-    if index == 0 and op in _LIKE_THE_FIRST:
-        return read[0]
     if (op in _KEEPING or op in keeping) and all(0 not in sizes for sizes in read):
         kind = node.output_types[index]
         return (1,) * len(kind.shape or ()) if isinstance(kind, TensorType) else None

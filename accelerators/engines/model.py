@@ -146,6 +146,8 @@ def model_from_bytes(data: bytes, graph: Graph) -> EngineModel:
     probes = stated[1][len(outputs) :]
     if stated != (inputs, outputs + probes) or probes != tuple(f"z{i}" for i in range(len(probes))):
         raise ValueError("its inputs and outputs are not those of the subgraph")
+    if any(item.type.tensor_type.elem_type != onnx.TensorProto.INT64 for item in proto.graph.output[len(outputs) :]):
+        raise ValueError("what it tells beside its outputs are no sizes")
     if any(tensor.data_location == _EXTERNAL or tensor.external_data for tensor in _get_all_tensors(proto)):
         raise ValueError("it refers to data in other files")
     ops = tuple(node for node in inline_calls(graph).nodes if node.is_op)

@@ -6,9 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from onnx.helper import (
+    make_graph,
+    make_model,
+    make_node,
+    make_opsetid,
+    make_tensor_sequence_value_info,
+    make_tensor_value_info,
+)
 
 import partita as pt
 from accelerators.engines.least_sizes import least_sizes
+from accelerators.engines.model import engine_model, model_from_bytes
 from graph.interpret import interpret
 
 Maker = Callable[[pt.Node], pt.Node]
@@ -68,6 +77,25 @@ def test_no_run_makes_less_than_the_least_sizes(case: str) -> None:
     for images, columns in ((1, 1), (2, 2), (1, 3), (3, 4), (1, 5), (1, 9)):
         shape = interpret(graph, [np.ones((images, 4, columns), np.float32)])[0].shape
         assert all(size >= low for size, low in zip(shape, least, strict=True)), (shape, least)
+
+
+def test_ops_broadcast_to_the_first_below_opset_7() -> None:
+    """There an axis says which dimensions of the first the second stands for."""
+    inputs = [make_tensor_value_info("x", 1, ["M", 4, "N"]), make_tensor_value_info("b", 1, [4])]
+    node = make_node("Add", ["x", "b"], ["y"], axis=1, broadcast=1)
+    old = make_graph([node], "old", inputs, [make_tensor_value_info("y", 1, None)])
+    graph = pt.apply_pass(pt.load(make_model(old, opset_imports=[make_opsetid("", 6)])), "InferShape")
+    assert least_sizes(graph)[graph.outputs[0]] == (1, 4, 1)
+
+
+def test_a_model_that_tells_no_sizes_beside_its_outputs_is_refused() -> None:
+    """Such as that of a package that somebody changed."""
+    graph = pt.apply_pass(pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2,)))]), "InferShape")
+    model = engine_model(graph, {})
+    model.proto.graph.node.add(op_type="SequenceConstruct", input=["x0"], output=["z0"])
+    model.proto.graph.output.append(make_tensor_sequence_value_info("z0", 1, None))
+    with pytest.raises(ValueError, match="what it tells beside its outputs are no sizes"):
+        model_from_bytes(model.complete(), graph)
 
 
 ONES = pt.constant(np.ones(4, np.float32))
