@@ -52,7 +52,8 @@ def transposed(walk: Walk, node: Node) -> bool | None:
     more = {**geometry, "plain": 0, "outs": phases.outs, "batch": shape[0], "zero": scaling.unsigned_point}
     inputs = (read, new(packed[order], f"{node.name}_weight"), new(beginning[order], f"{node.name}_beginning"),
               new(factor.reshape(-1)[order] if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
-    size, op = (shape[0], *window.out, phases.outs), "Depthwise" if geometry["group"] == phases.outs else "Product"
+    is_alone = geometry["group"] == geometry["channels"] == phases.outs
+    size, op = (shape[0], *window.out, phases.outs), "Depthwise" if is_alone else "Product"
     number = walk.helper(node, op, inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
     if added is not None and added.node.value is not None:
         spread = new(np.tile(added.node.value.reshape(-1), times)[order], f"{node.name}_bias")

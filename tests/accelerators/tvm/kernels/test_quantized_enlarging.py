@@ -113,6 +113,7 @@ IN_GROUPS = {
     "groups": Transposed(12, 18, (4, 5), (3, 2), group=3, pads=(1, 0, 0, 1), dtype="int8", point=5, for_each=False),
     "each channel": Transposed(20, 40, (4, 3), (4, 4), (2, 2), (1, 1, 1, 1), group=20),
     "dilated": Transposed(8, 6, (5, 4), (3, 2), (1, 2), (2, 0, 1, 0), dilations=(2, 3), group=2),
+    "one result of each group": Transposed(9, 3, (5, 4), (2, 3), (1, 1), (1, 0, 0, 1), group=3),
 }
 
 
