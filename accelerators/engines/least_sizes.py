@@ -4,7 +4,7 @@ Sizes that are symbols are not believed, since a file may claim them: what an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
 from graph.graph import Graph
@@ -45,16 +45,16 @@ _WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 """The number of the input that holds a convolution's weights."""
 
 
-def least_sizes(graph: Graph, keeping: Collection[str] = ()) -> Mapping[NodeEntry, Sizes]:
-    """The least sizes of each tensor whose rank is known. Linear. `keeping`: ops of which the engine raises an error where they
-    would make something without elements of things that have some."""
+def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes]:
+    """The least sizes of each tensor whose rank is known. Linear. `resized`: the engine raises an error where a Resize is given a
+    size of zero."""
     least: dict[NodeEntry, Sizes] = {}
     for node in graph.nodes:
         for index, entry in enumerate(node.outputs):
             known = entry.type
             if not entry.name or not isinstance(known, TensorType) or known.shape is None:
                 continue
-            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, keeping)
+            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, resized)
             if sizes is None or len(sizes) != len(known.shape):
                 sizes = (0,) * len(known.shape)
             least[entry] = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
@@ -87,19 +87,21 @@ def kernel_of(node: Node) -> Sequence[int] | None:
     return weights.shape[2:] if is_known else None  # type: ignore[union-attr, index, return-value]
 
 
-def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], keeping: Collection[str]) -> Sizes | None:
+def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], resized: bool) -> Sizes | None:
     """The least sizes of an output; None where nothing is known of it."""
     if node.domain or node.bodies or node.is_call or any(entry not in least for entry in node.reads) or not node.reads:
         return None
     read, op = [least[entry] for entry in node.reads], str(node.op)
     rule = _RULES.get(op)
-    if rule is not None and op not in keeping:
+    if resized and op == "Resize" and len(node.inputs) > 3 and node.inputs[3] is not None and 0 not in read[0]:
+        return (1,) * len(read[0])
+    if rule is not None:
         return rule(node, read)
     if index == 0 and (op in _LIKE_THE_FIRST or "broadcast" in node.attrs):  # So ops broadcast below opset 7, to the first.
         return read[0]
     if index == 0 and op in _BROADCAST:
         return _together(read)
-    if (op in _KEEPING or op in keeping) and all(0 not in sizes for sizes in read):
+    if op in _KEEPING and all(0 not in sizes for sizes in read):
         kind = node.output_types[index]
         return (1,) * len(kind.shape or ()) if isinstance(kind, TensorType) else None
     return None

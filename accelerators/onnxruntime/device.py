@@ -78,7 +78,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     def query(self, graph: Graph) -> Support:
         """Asks the engine itself, once for each kind of op."""
         shown = with_missing_types(graph)
-        least = cache(lambda: least_sizes(shown, hazards.RAISING))
+        least = cache(lambda: least_sizes(shown, resized=True))
         return query_by_op(shown, lambda node, inside: self._judge(node, inside, least))
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

@@ -29,10 +29,6 @@ FATAL = frozenset(("Einsum", "InstanceNormalization"))
 """Ops by which onnxruntime 1.31 ends the process where an operand has no elements."""
 
 
-RAISING = frozenset(("Resize",))
-"""Ops that raise an error where the sizes that they are given are zero."""
-
-
 def dies_of_nothing(node: Node, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> str | None:
     """Why the process might end with the op: an operand may turn out to have no elements though the inputs of the graph have.
     `least` tells the least sizes of the graph's values. Of a body, whose inputs may have no elements, it tells none."""

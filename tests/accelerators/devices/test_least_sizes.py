@@ -106,18 +106,32 @@ def resized(x: pt.Node) -> pt.Node:
     return pt.op("Resize", x, None, None, pt.op("Mul", pt.op("Shape", x), numbers(1, 1, 2, 2)), mode="nearest")
 
 
+def enlarged(x: pt.Node) -> pt.Node:
+    """Twice as large, by scales; there is an empty region of interest, as torch writes it."""
+    empty = pt.constant(np.array([], np.float32))
+    return pt.op("Resize", x, empty, pt.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest")
+
+
 def attended(x: pt.Node) -> pt.Node:
     parts = pt.op("Split", x, numbers(2, 2), axis=1, n_outputs=2)
     return pt.op("Einsum", parts[0], parts[1], equation="nchw,ncab->nhwab", name="last")
+
+
+def test_a_resize_by_scales_may_come_to_nothing() -> None:
+    x = pt.variable("x", "float32", ("N", 4, "H", "W"))
+    halved = pt.op("Resize", x, None, pt.constant(np.array([1, 1, 0.5, 1], np.float32)), mode="nearest")
+    graph = pt.Graph([pt.op("InstanceNormalization", halved, ONES, ONES, name="last")], [x])
+    assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == "reference"
 
 
 @pytest.mark.parametrize("make", [
     lambda x: pt.op("InstanceNormalization", pt.op("ConvTranspose", x, floats(4, 4, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1]),
                     ONES, ONES, name="last"),
     lambda x: pt.op("InstanceNormalization", resized(x), ONES, ONES, name="last"),
+    lambda x: pt.op("InstanceNormalization", enlarged(x), ONES, ONES, name="last"),
     lambda x: pt.op("Einsum", pt.op("Slice", x, numbers(0), numbers(2), numbers(1)), x, equation="nchw,ndhw->ncd", name="last"),
     attended,
-], ids=["ConvTranspose", "Resize", "Slice", "Split"])
+], ids=["ConvTranspose", "Resize by sizes", "Resize by scales", "Slice", "Split"])
 def test_ordinary_models_of_any_size_stay_on_onnxruntime(make: Maker) -> None:
     """What onnxruntime would die of cannot be in them, though their sizes are symbols."""
     pytest.importorskip("onnxruntime")
