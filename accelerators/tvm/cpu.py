@@ -80,6 +80,7 @@ class CpuAccelerator(TvmAccelerator):
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
+        from accelerators.tvm.prepare.implied import watch_implied
         from accelerators.tvm.sizes.any_size import SizedSubgraph
         from accelerators.tvm.sizes.sizing import sized
 
@@ -87,7 +88,10 @@ class CpuAccelerator(TvmAccelerator):
         if device.precision(self.machine(config)) != "float32":
             return "compiled for each size: kernels of narrow numbers have no form for any size"
         try:
-            ready = sized(device.transform(graph))
+            transformed = device.transform(graph)
+            if watch_implied(transformed)[1]:
+                return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
+            ready = sized(transformed)
             return SizedSubgraph(ready, compile_static(ready.graph))
         except PartitaError as error:
             return f"compiled for each size: {error.cause}"

@@ -60,9 +60,31 @@ class TvmAccelerator(Accelerator):
 
         if is_for_any_size(graph):
             return graph
+        return self._prepared(graph, lambda settled: settled)
+
+    def _prepared(self, graph: Graph, name: Callable[[Graph], Graph]) -> Graph:
+        """The last of the stages, where `name` puts constants in the place of values that follow from sizes."""
+        from accelerators.tvm.prepare.preparing import prepared
+
         with self._trials_as_configured():
-            *_, result = self.stages(graph)
+            *_, result = prepared(graph, self.supports, name)
         return result
+
+    def _ready(self, graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+        """The graph transformed, with constants for values that follow from sizes; an output more for each of these says by a
+        number that is not 0 that the value is another. Also what such an output complains of."""
+        from accelerators.tvm.prepare.implied import watch_implied
+        from accelerators.tvm.sizes.sizing import is_for_any_size
+
+        complaints: list[str] = []
+
+        def watch(settled: Graph) -> Graph:
+            watched, words = watch_implied(settled)
+            complaints.extend(words)
+            return watched
+
+        ready = graph if is_for_any_size(graph) else self._prepared(graph, watch)
+        return ready, tuple(complaints)
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
@@ -81,7 +103,7 @@ class TvmAccelerator(Accelerator):
         return isolated_trials(self.machine(self._config), self._config["ISOLATE_SECONDS"])
 
     def stages(self, graph: Graph) -> Iterator[Graph]:
-        """The steps of `transform`."""
+        """The steps of `transform`, and what `compile` does to values that follow from sizes."""
         from accelerators.tvm.prepare.preparing import prepared
 
         return prepared(graph, self.supports)
@@ -128,9 +150,11 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.bodies.lifting import lift_weights
         from accelerators.tvm.kernels.fusion import fuse
 
-        laid_out = self.configured(config).laid_out(graph, machine)
+        device = self.configured(config)
+        ready, complaints = device._ready(graph)
+        laid_out = device._laid_out(ready, machine)
         watched, checks = with_flags(laid_out) if machine.is_gpu else (laid_out, ())
-        return lift_weights(fuse(watched, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ())), checks
+        return lift_weights(fuse(watched, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ())), (*complaints, *checks)
 
     def compiled_class(self) -> type[CompiledTvm]:
         """What `compile` returns."""
@@ -152,9 +176,12 @@ class TvmAccelerator(Accelerator):
 
     def laid_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph transformed and laid out; its attribute NOTES is what the report tells of that."""
+        return self._laid_out(self._ready(graph)[0], machine)
+
+    def _laid_out(self, ready: Graph, machine: Machine) -> Graph:
         from accelerators.tvm.bodies.indices import check_indices
 
-        return self.lay_out(check_indices(self.transform(graph)), machine)
+        return self.lay_out(check_indices(ready), machine)
 
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""

@@ -196,12 +196,35 @@ def test_symbols_count_as_sizes_and_unknown_ones_do_not() -> None:
     check(
         "SimplifyIdentities",
         """
-        graph net(x: float32[N, 3], s: int64[2]) -> (y) {
-          a = Reshape(x, s) : float32[N, 3]
+        graph net(x: float32[N, 3]) -> (y) {
+          s = Shape(x) : int64[2]
+          t = Mul(s, s) : int64[2]
+          a = Reshape(x, t) : float32[N, 3]
           y = Relu(a)
         }
         """,
-        "graph net(x: float32[N, 3], s: int64[2]) -> (y) { y = Relu(x) }",
+        """
+        graph net(x: float32[N, 3]) -> (y) {
+          s = Shape(x) : int64[2]
+          t = Mul(s, s) : int64[2]
+          y = Relu(x)
+        }
+        """,
+    )
+
+
+@pytest.mark.parametrize("op", ["Reshape", "Expand", "Unsqueeze", "Squeeze"])
+def test_a_value_that_may_contradict_stated_sizes_is_looked_at_by_its_op(op: str) -> None:
+    unchanged(
+        "SimplifyIdentities",
+        f"""
+        graph net(x: float32[N, 3], s: int64[2]) -> (y, z) {{
+          a = {op}(x, s) : float32[N, 3]
+          y = Relu(a)
+          b = {op}(x, s) : float32[3, N]
+          z = Flatten(b) : float32[N, 3]
+        }}
+        """,
     )
 
 

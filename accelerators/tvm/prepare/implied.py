@@ -2,7 +2,8 @@
 the axes of a reduction.
 
 TVM compiles such an op only where the value is a constant. Where the sizes around the node are known, so is the value,
-and a constant replaces the input; the kernel then makes outputs of the sizes that the model's own types promise.
+and a constant replaces the input; the kernel then makes outputs of the sizes that the model's own types promise. Whether the
+value says the same is looked at while the model runs.
 """
 
 from __future__ import annotations
@@ -12,25 +13,50 @@ from itertools import combinations
 
 import numpy as np
 
+from accelerators.tvm.prepare.said_otherwise import complaint, said_otherwise
 from graph.build import constant
 from graph.graph import Graph
-from graph.node import Node
+from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
 
 Shape = tuple[int, ...]
+Axes = tuple[int, ...]
 Say = Callable[[Node, Shape, list[Shape]], "list[int] | None"]
 
 
 def name_implied(graph: Graph) -> Graph:
     """The graph with constants for the inputs whose values follow from sizes. Linear."""
+    return _named(graph, lambda node, value, implied: None)
+
+
+def watch_implied(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """The same graph, with one more output for each such value, in which a number is true where the value says something else;
+    and the complaint that goes with each such output. Linear."""
+    flags: list[tuple[Node, str]] = []
+
+    def watch(node: Node, value: NodeEntry, implied: list[int]) -> None:
+        if implied:
+            flags.append((said_otherwise(node, value, implied), complaint(node, implied)))
+
+    named = _named(graph, watch)
+    names = [f"{number}_said_otherwise" for number in range(len(flags))]
+    outputs = [*named.outputs, *(wrong[0] for wrong, _ in flags)]
+    watched = named.evolve(outputs=outputs, output_names=(*named.output_names, *names)) if flags else named
+    return watched, tuple([words for _, words in flags])
+
+
+def _named(graph: Graph, see: Callable[[Node, NodeEntry, list[int]], None]) -> Graph:
+    """The graph with these constants; `see` is told each node, the value that it read, and what the value is to be."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
         implied = _implied(node)
         if implied is not None:
             slot, values = implied
-            value = constant(np.array(values, np.int64), f"{node.name}_implied")
+            read, value = rebuilt.inputs[slot], constant(np.array(values, np.int64), f"{node.name}_implied")
+            assert read is not None
+            see(node, read, values)
             rebuilt = rebuilt.evolve(inputs=(*rebuilt.inputs[:slot], value[0], *rebuilt.inputs[slot + 1 :]))
         rewriter.keep(node, rebuilt)
 
@@ -94,19 +120,35 @@ def _sizes(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
 
 
 def _axes(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
-    """The axes that a reduction takes away, if only one choice of so many makes these sizes."""
+    """The axes that a reduction takes away."""
+    keep = int(node.attrs.get("keepdims", 1))
+    return _only_choice(node, given, lambda axes: _without(given, axes, kept=bool(keep)) == shapes[0])
+
+
+def _gone(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
+    """The axes that Squeeze takes away."""
+    return _only_choice(node, given, lambda axes: _without(given, axes) == shapes[0] and all(given[axis] == 1 for axis in axes))
+
+
+def _new(node: Node, given: Shape, shapes: list[Shape]) -> list[int] | None:
+    """The axes of its result that Unsqueeze adds."""
+    result = shapes[0]
+    return _only_choice(node, result, lambda axes: _without(result, axes) == given and all(result[axis] == 1 for axis in axes))
+
+
+def _only_choice(node: Node, sizes: Shape, fits: Callable[[Axes], bool]) -> list[int] | None:
+    """The axes of a tensor of these sizes that fit, if only one choice of so many does."""
     read = node.inputs[1]
     count = _shape(read.type) if read is not None else None
-    if count is None or len(given) > MOST_AXES:
+    if count is None or len(sizes) > MOST_AXES:
         return None
-    (wanted,) = count if count else (1,)
-    keep = int(node.attrs.get("keepdims", 1))
-    fitting = []
-    for axes in combinations(range(len(given)), wanted):
-        kept = [1 if d in axes else size for d, size in enumerate(given) if keep or d not in axes]
-        if tuple(kept) == shapes[0]:
-            fitting.append(list(axes))
-    return fitting[0] if len(fitting) == 1 else None
+    fitting = [axes for axes in combinations(range(len(sizes)), count[0] if count else 1) if fits(axes)]
+    return list(fitting[0]) if len(fitting) == 1 else None
+
+
+def _without(sizes: Shape, axes: Axes, kept: bool = False) -> Shape:
+    """The sizes without these axes, or with 1 for each."""
+    return tuple([1 if axis in axes else size for axis, size in enumerate(sizes) if kept or axis not in axes])
 
 
 MOST_AXES = 8
@@ -119,5 +161,7 @@ _SAID: Mapping[str, tuple[int, Say]] = {
     "Split": (1, _pieces),
     "Resize": (3, _sizes),
     "ConstantOfShape": (0, _target),
+    "Squeeze": (1, _gone),
+    "Unsqueeze": (1, _new),
 }
 """For each op, the number of the input, and the function that finds its value."""

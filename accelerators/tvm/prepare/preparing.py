@@ -46,15 +46,16 @@ def types_alone() -> Iterator[None]:
         _types_alone.reset(token)
 
 
-def prepared(graph: Graph, supports: Supports) -> Iterator[Graph]:
-    """The graph without calls, then with what its constants and shapes settle settled, step by step."""
+def prepared(graph: Graph, supports: Supports, name: Callable[[Graph], Graph] = name_implied) -> Iterator[Graph]:
+    """The graph without calls, then with what its constants and shapes settle settled, step by step. `name` puts constants in the
+    place of values that follow from sizes."""
     plain = with_plain_quantizing(inline_calls(graph, lambda call: not says_what_it_is(call)))
     current = with_plain_quantizing(new_enough(plain))
     yield current
     current = _empties_known(current)
     yield current
     current = yield from _settling(current)
-    named = name_implied(current)
+    named = name(current)
     if named is not current:
         yield named
         current = yield from _settling(named)

@@ -170,7 +170,15 @@ def _refusal(node: Node, graph: Graph) -> str | None:
     reason = takes_no_truth(node, graph) or outside(node) or beyond_numbers(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
-    return wrong_size(node)
+    return _unknown_view(node) or wrong_size(node)
+
+
+def _unknown_view(node: Node) -> str | None:
+    """A view of stated sizes whose value, which may contradict them, is known only when the model runs."""
+    value = node.inputs[1] if node.op in VIEWS and not node.domain and len(node.inputs) > 1 else None
+    if value is None or value.node.value is not None:
+        return None
+    return f"the sizes of {node[0].name!r} depend on values: those of {value.name!r}"
 
 
 def _unknown_sizes(node: Node, graph: Graph) -> str | None:
