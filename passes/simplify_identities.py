@@ -11,10 +11,8 @@ from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
 from passes.bodies import control_targets, everywhere
 from passes.constants import as_constant, ints
+from passes.deciding import follows_from_sizes
 from passes.registry import REQUESTS, register_pass
-
-MOST_STEPS = 64
-"""Ops that are looked at to find what a value is computed from."""
 
 Rule = Callable[[Node, Graph], "NodeEntry | None"]
 """(node, graph) -> the value that its first output equals, if it only hands it on."""
@@ -93,22 +91,7 @@ def _cast(node: Node, g: Graph) -> NodeEntry | None:
 def _same_shape(node: Node, g: Graph) -> NodeEntry | None:
     """An op that keeps the elements in order and gives the shape that the value has, symbols counting as sizes."""
     x = node.inputs[0]
-    return x if x is not None and _equal_shapes(x, node[0]) and _follows_from_sizes(_input(node, 1)) else None
-
-
-def _follows_from_sizes(value: NodeEntry | None) -> bool:
-    """Is it computed from constants and sizes alone? Any other value may contradict the sizes that a file states, and the op
-    is then an error while the model runs. Values of many steps count as others."""
-    seen, left = set[Node](), [] if value is None else [value.node]
-    while left and len(seen) < MOST_STEPS:
-        node = left.pop()
-        if node in seen or node.value is not None or (node.op in ("Shape", "Size") and not node.domain):
-            continue
-        if not node.is_op or node.bodies:
-            return False
-        seen.add(node)
-        left.extend(entry.node for entry in node.reads)
-    return not left
+    return x if x is not None and _equal_shapes(x, node[0]) and follows_from_sizes(_input(node, 1)) else None
 
 
 def _equal_shapes(x: NodeEntry, y: NodeEntry) -> bool:
@@ -163,7 +146,7 @@ def _back_again(node: Node, g: Graph) -> NodeEntry | None:
     """The second of two ops that only change the shape, where it restores the shape before the first."""
     first = _origin(node)
     x = None if first is None else first.inputs[0]
-    return x if x is not None and _equal_shapes(x, node[0]) and _follows_from_sizes(_input(node, 1)) else None
+    return x if x is not None and _equal_shapes(x, node[0]) and follows_from_sizes(_input(node, 1)) else None
 
 
 def _origin(node: Node) -> Node | None:
@@ -171,7 +154,7 @@ def _origin(node: Node) -> Node | None:
     x = node.inputs[0]
     if x is None or x.node.op not in _SHAPE_OPS or x.node.domain:
         return None
-    return x.node if _follows_from_sizes(_input(x.node, 1)) else None
+    return x.node if follows_from_sizes(_input(x.node, 1)) else None
 
 
 def _joined(node: Node) -> Node:

@@ -4,12 +4,13 @@ Sizes that are symbols are not believed, since a file may claim them: what an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
+from passes.deciding import deciding, follows_from_sizes
 
 Sizes = tuple[int, ...]
 """The least size in each dimension; 0 where nothing is known of one."""
@@ -39,6 +40,9 @@ _KEEPING = frozenset(
 )
 """Further ops that make something with elements of things that have elements."""
 
+_COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
+"""Ops whose results are as many as the values say."""
+
 _WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
 
 _WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
@@ -49,7 +53,9 @@ def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes
     """The least sizes of each tensor whose rank is known. Linear. `resized`: the engine raises an error where a Resize is given a
     size of zero."""
     least: dict[NodeEntry, Sizes] = {}
+    certain = set[NodeEntry]()
     for node in graph.nodes:
+        is_certain = _follows(node, certain)
         for index, entry in enumerate(node.outputs):
             known = entry.type
             if not entry.name or not isinstance(known, TensorType) or known.shape is None:
@@ -57,8 +63,20 @@ def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes
             sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, resized)
             if sizes is None or len(sizes) != len(known.shape):
                 sizes = (0,) * len(known.shape)
-            least[entry] = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
+            if is_certain:
+                certain.add(entry)
+                sizes = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
+            least[entry] = sizes
     return least
+
+
+def _follows(node: Node, certain: Collection[NodeEntry]) -> bool:
+    """Do the types of the results follow from types that are certain? A file may state others for what values decide on."""
+    if node.is_variable or node.value is not None:
+        return True
+    if node.domain or node.bodies or node.is_call or node.op in _COUNTING:
+        return False
+    return all(entry in certain for entry in node.reads) and all(map(follows_from_sizes, deciding(node)))
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:

@@ -32,16 +32,17 @@ FATAL = frozenset(("Einsum", "InstanceNormalization"))
 def dies_of_nothing(node: Node, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> str | None:
     """Why the process might end with the op: an operand may turn out to have no elements though the inputs of the graph have.
     `least` tells the least sizes of the graph's values. Of a body, whose inputs may have no elements, it tells none."""
-    if node.op not in FATAL or node.domain or all(map(_is_static, node.reads)):
+    if node.op not in FATAL or node.domain:
         return None
-    empty = next((entry for entry in node.reads if not has_elements(entry, least())), None)
+    known = least()
+    empty = next((entry for entry in node.reads if not (has_elements(entry, known) or _is_fixed_in_body(entry, known))), None)
     if empty is None:
         return None
     return f"onnxruntime ends the process if {node.op} reads a value without elements, and {empty.name!r} may turn out to be one"
 
 
-def _is_static(entry: NodeEntry) -> bool:
-    return isinstance(entry.type, TensorType) and entry.type.is_static
+def _is_fixed_in_body(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
+    return entry not in least and isinstance(entry.type, TensorType) and entry.type.is_static
 
 
 def refused(node: Node, graph: Graph) -> str | None:

@@ -4,23 +4,14 @@ from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
+from passes.deciding import deciding
 from passes.labour import ENDLESS
 
 _MEASURING = frozenset(("Shape", "Size"))
-
-_SHAPED_BY: Mapping[str, tuple[int, ...]] = {
-    "ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,),
-    "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,),
-    "Unsqueeze": (1,), "Upsample": (1,),
-}
-"""For each op, the inputs whose values a kernel has to know when it is made."""
-
 
 def is_settled(node: Node, graph: Graph) -> bool:
     """Are all outputs of the node known once the sizes of the graph's inputs are?
@@ -32,12 +23,8 @@ def is_settled(node: Node, graph: Graph) -> bool:
 
 def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
     """An input that decides on sizes, and whose value is known only when the model runs."""
-    slots = _SHAPED_BY.get(node.op or "", ()) if not node.domain else ()
-    if (node.op or "").startswith("Reduce"):
-        slots = (1,)
-    read = [node.inputs[i] for i in slots if i < len(node.inputs)]
     settled = _settled(graph)
-    return next((entry for entry in read if entry is not None and entry not in settled), None)
+    return next((entry for entry in deciding(node) if entry not in settled), None)
 
 
 SMALL = 200

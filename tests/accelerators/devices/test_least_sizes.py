@@ -142,3 +142,15 @@ def test_ordinary_models_of_any_size_stay_on_onnxruntime(make: Maker) -> None:
         given = np.random.default_rng(2).standard_normal(sizes).astype(np.float32)
         for result, wanted in zip(pt.compile(graph, "onnxruntime")(given), interpret(graph, [given]), strict=True):
             np.testing.assert_allclose(result, wanted, atol=1e-4, strict=True)
+
+
+@pytest.mark.parametrize(("start", "device"), [("given", "reference"), ("constant", "onnxruntime")])
+def test_a_size_that_a_file_states_for_what_values_decide_is_not_believed(start: str, device: str) -> None:
+    """With a start of 3 nothing is left of three columns, whatever the file says; constants keep what they say."""
+    pytest.importorskip("onnxruntime")
+    first = pt.variable("first", "int64", (1,)) if start == "given" else numbers(1)
+    x = pt.variable("x", "float32", (1, 4, 3))
+    part = pt.op("Slice", x, first, numbers(9), numbers(2)).evolve(output_types=(pt.TensorType("float32", (1, 4, 2)),))
+    last = pt.op("InstanceNormalization", pt.op("Relu", part), ONES, ONES, name="last")
+    graph = pt.Graph([last], [x, first] if start == "given" else [x])
+    assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == device

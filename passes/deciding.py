@@ -1,0 +1,42 @@
+"""Which values decide on the sizes of an op's results, and whether such a value is known once the sizes of the inputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graph.node import Node, NodeEntry
+
+MOST_STEPS = 64
+"""Ops that are looked at to find what a value is computed from."""
+
+SHAPED_BY: Mapping[str, tuple[int, ...]] = {
+    "ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,),
+    "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,),
+    "Unsqueeze": (1,), "Upsample": (1,),
+}
+"""For each op, the inputs whose values a kernel has to know when it is made."""
+
+
+def deciding(node: Node) -> list[NodeEntry]:
+    """The inputs whose values decide on the sizes of the op's results."""
+    if node.domain:
+        return []
+    op = node.op or ""
+    slots = (1,) if op.startswith("Reduce") else SHAPED_BY.get(op, ())
+    read = [node.inputs[slot] for slot in slots if slot < len(node.inputs)]
+    return [entry for entry in read if entry is not None]
+
+
+def follows_from_sizes(value: NodeEntry | None) -> bool:
+    """Is it computed from constants and sizes alone? Any other value may contradict the sizes that a file states, and the op
+    that reads it is then an error while the model runs. Values of many steps count as others."""
+    seen, left = set[Node](), [] if value is None else [value.node]
+    while left and len(seen) < MOST_STEPS:
+        node = left.pop()
+        if node in seen or node.value is not None or (node.op in ("Shape", "Size") and not node.domain):
+            continue
+        if not node.is_op or node.bodies:
+            return False
+        seen.add(node)
+        left.extend(entry.node for entry in node.reads)
+    return not left
