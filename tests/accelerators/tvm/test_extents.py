@@ -1,0 +1,98 @@
+"""Extents, the sizes that are known only when a model is called: polynomials, compared, and views with them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from accelerators.tvm.sizes.views import SizedView
+
+A, B = symbol("a"), symbol("b")
+
+
+def polynomials() -> st.SearchStrategy[Any]:
+    leaves = st.one_of(st.integers(-4, 9), st.sampled_from([A, B]))
+    return st.recursive(leaves, lambda inner: st.tuples(st.sampled_from("+-*"), inner, inner), max_leaves=6)
+
+
+def computed(tree: Any, sizes: dict[str, int] | None) -> Any:
+    if not isinstance(tree, tuple):
+        return value_of(tree, sizes) if sizes is not None else tree
+    operator, left, right = tree[0], computed(tree[1], sizes), computed(tree[2], sizes)
+    return left + right if operator == "+" else left - right if operator == "-" else left * right
+
+
+@given(polynomials(), polynomials(), st.integers(1, 50), st.integers(1, 50))
+def test_extents_are_polynomials(one: Any, other: Any, a: int, b: int) -> None:
+    sizes = {"a": a, "b": b}
+    first, second = computed(one, None), computed(other, None)
+    assert value_of(first, sizes) == computed(one, sizes)
+    assert known_least(first) <= value_of(first, sizes)
+    assert (first == second) == (first - second == 0), "equal where the difference is nothing"
+    for divisor in (2, 4, 12):
+        if is_multiple(first, divisor):
+            assert value_of(first, sizes) % divisor == 0
+            assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor
+        if is_multiple(first - value_of(first, {"a": 0, "b": 0}), divisor):
+            assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor, "rounded down, as numbers are"
+
+
+@given(polynomials(), polynomials(), st.integers(1, 50), st.integers(1, 50))
+def test_extents_are_compared_where_the_answer_is_the_same_for_all_sizes(one: Any, other: Any, a: int, b: int) -> None:
+    first, second = computed(one, None), computed(other, None)
+    values = value_of(first, {"a": a, "b": b}), value_of(second, {"a": a, "b": b})
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+        with contextlib.suppress(CompileError):
+            assert compare(first, second) == compare(*values)
+
+
+def test_sizes_that_differ_by_a_number_are_compared() -> None:
+    assert A < A + 1 and A + 2 > A and A * B + 3 >= A * B + 3 and not A * 2 + 1 <= A * 2
+    assert A >= 1 and A + B > 1 and A + B >= 2 and max(A, A + 1) == A + 1
+
+
+@pytest.mark.parametrize("asked", [
+    lambda: A < 3, lambda: A >= 16, lambda: A // 16, lambda: A % 16,
+    lambda: int(A), lambda: A / 2, lambda: range(A), lambda: 5 // A,
+])
+def test_what_has_to_know_an_extent_is_an_error(asked: Callable[[], object]) -> None:
+    with pytest.raises(CompileError, match="is known only when the model is called"):
+        asked()
+
+
+JOINED = ((0, 1), (1, 2), (2, 3), (0, 1, 2), (1, 2, 3))
+"""Neighbouring dimensions that a reshape makes one."""
+
+
+@settings(deadline=None)
+@given(st.permutations([0, 1, 2, 3]), st.sampled_from(JOINED), st.integers(1, 5), st.integers(1, 5))
+def test_views_with_extents_stand_where_those_of_numpy_do(order: list[int], joined: tuple[int, ...], a: int, b: int) -> None:
+    """Where a reshape of a transpose is a view for every size, its steps are numpy's."""
+    sizes = {"a": a, "b": b}
+    shape = (A, 3, B, 4)
+    view = SizedView.whole(shape).transpose(order)
+    target = (*view.shape[: joined[0]], math.prod(view.shape[d] for d in joined), *view.shape[joined[-1] + 1 :])
+    reshaped = view.reshape(target)
+    whole = np.arange(a * 3 * b * 4).reshape(a, 3, b, 4)
+    wanted = whole.transpose(order).reshape([value_of(size, sizes) for size in target])
+    if reshaped is None:
+        return
+    at = np.zeros((), np.int64)
+    for d, (size, step) in enumerate(zip(reshaped.shape, reshaped.steps, strict=True)):
+        along = np.arange(value_of(size, sizes)) * value_of(step, sizes)
+        at = at + along.reshape([-1 if i == d else 1 for i in range(len(target))])
+    np.testing.assert_array_equal(whole.reshape(-1)[at], wanted)
+
+
+def test_extents_are_their_text() -> None:
+    assert str(A * B * 12 + 1) == "12*a*b+1" and isinstance(A + B, Extent) and isinstance(A - A, int)

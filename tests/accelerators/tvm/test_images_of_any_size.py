@@ -1,0 +1,276 @@
+"""Kernels for images of any number, height and width: ours, and those that TVM writes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.sizes.sizing import sized
+from benchmarks.models.any_size import Sizes, vit
+from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
+from tests.fuzz.guard.pages import guarded_copy
+
+
+class Layers:
+    """Layers on any number of images of 12 channels."""
+
+    def __init__(self, height: int | str = 19, width: int | str = 18) -> None:
+        self.image = pt.variable("image", "float32", ("N", 3, height, width))
+        self.first = self.conv(self.image, 3, 12, strides=[2, 2], pads=[1] * 4)
+
+    def conv(self, x: pt.Node, ins: int = 12, outs: int = 12, side: int = 3, **attrs: Any) -> pt.Node:
+        weight = pt.constant(numbers(outs, ins // attrs.get("group", 1), side, side) / side)
+        return pt.op("Conv", x, weight, pt.constant(numbers(outs)), **attrs)
+
+
+LAYERS: dict[str, Callable[[Layers, pt.Node], pt.Node]] = {
+    "residual": lambda net, x: pt.op("Relu", pt.op("Add", x, net.conv(net.conv(x, side=1), pads=[1] * 4))),
+    "depthwise": lambda net, x: net.conv(x, group=12, pads=[1] * 4),
+    "groups": lambda net, x: net.conv(x, group=3, strides=[2, 1]),
+    "largest": lambda net, x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1),
+    "mean": lambda net, x: pt.op("AveragePool", x, kernel_shape=[2, 3], auto_pad="SAME_UPPER"),
+    "plain pool": lambda net, x: pt.op("MaxPool", net.image, kernel_shape=[4, 4], strides=[3, 3]),
+    "squeezed": lambda net, x: pt.op("Mul", x, pt.op("Sigmoid", net.conv(pt.op("GlobalAveragePool", x), side=1))),
+    "classified": lambda net, x: pt.op(
+        "Gemm", pt.op("Flatten", pt.op("GlobalAveragePool", x)), pt.constant(numbers(12, 5)), pt.constant(numbers(5))
+    ),
+    "joined": lambda net, x: pt.op("Concat", net.conv(x, outs=32), net.conv(x, outs=16), axis=1),
+    "transposed": lambda net, x: pt.op("ConvTranspose", x, pt.constant(numbers(12, 8, 2, 2)), strides=[2, 2]),
+    "resized": lambda net, x: pt.op("Resize", x, None, pt.constant(np.array([1, 1, 2, 3], np.float32)), mode="linear"),
+    "local response": lambda net, x: pt.op("LRN", x, size=3),
+    "group norm": lambda net, x: pt.op(
+        "GroupNormalization", x, pt.constant(numbers(12)), pt.constant(numbers(12)), num_groups=4
+    ),
+    "shuffled": lambda net, x: net.conv(
+        pt.op("Reshape", pt.op("Transpose", pt.op("Reshape", x, pt.constant(np.array([-1, 3, 4, 10, 9]))), perm=[0, 2, 1, 3, 4]),
+              pt.constant(np.array([-1, 12, 10, 9])))
+    ),
+}
+
+
+def test_any_number_of_images() -> None:
+    """Every kind of layer that convolution nets have, with the numbers of images that pools and tasks could stumble over."""
+    net = Layers()
+    graph = pt.Graph([build(net, net.first) for build in LAYERS.values()], [net.image])
+    check(graph, [{"image": numbers(n, 3, 19, 18)} for n in (1, 2, 3, 5, 8, 17)], 1e-4)
+
+
+SIDES: dict[str, Callable[[Layers, pt.Node], pt.Node]] = {
+    **{name: LAYERS[name] for name in "residual depthwise groups mean joined transposed squeezed classified".split()},
+    "largest": lambda net, x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+    "rounded up": lambda net, x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "mean with padding": lambda net, x: pt.op("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
+    "sampled": lambda net, x: net.conv(x, side=1, strides=[2, 2]),
+    "apart": lambda net, x: net.conv(x, pads=[2] * 4, dilations=[2, 2]),
+    "same": lambda net, x: net.conv(x, strides=[2, 2], auto_pad="SAME_UPPER"),
+    "mixed": lambda net, x: pt.op("Resize", x, None, pt.constant(np.array([1, 1, 2, 3], np.float32)), mode="linear"),
+    "mixed from the corner": lambda net, x: pt.op(
+        "Resize", x, None, pt.constant(np.array([1, 1, 3, 2], np.float32)), mode="linear",
+        coordinate_transformation_mode="asymmetric",
+    ),
+    "repeated": lambda net, x: pt.op(
+        "Resize", x, None, pt.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+    ),
+}
+"""Every kind of layer that has a form for images of any height and width."""
+
+
+def sides(kept: list[Any] = []) -> Any:  # noqa: B006  # compiled once for all examples
+    """All these layers as one model, and the reference."""
+    if not kept:
+        net = Layers("H", "W")
+        graph = pt.Graph([build(net, net.first) for build in SIDES.values()], [net.image])
+        kept += [pt.compile(graph, "cpu"), pt.compile(graph, "reference")]
+    return kept
+
+
+def check_sides(n: int, height: int, width: int) -> None:
+    model, reference = sides()
+    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+    image = numbers(n, 3, height, width)
+    for name, a, b in zip(SIDES, model(image), reference(image), strict=True):
+        assert a.shape == b.shape, name
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()), err_msg=name)
+
+
+@pytest.mark.parametrize(("n", "height", "width"), [(1, 12, 12), (2, 12, 16), (3, 16, 12), (1, 20, 68), (1, 60, 136)])
+def test_images_of_any_height_and_width(n: int, height: int, width: int) -> None:
+    """From as few pixels as the windows see, over fewer than a tile has, to several bands of rows."""
+    check_sides(n, height, width)
+    assert specialized(sides()[0]).sizes == (), "no size was compiled by itself"
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_images_and_texts_of_any_size_on_so_many_threads(threads: int) -> None:
+    """Kernels that set memory aside for a task are written otherwise for one thread."""
+    net = Layers("H", "W")
+    graph = pt.Graph([net.conv(net.first, pads=[1] * 4), SIDES["largest"](net, net.first)], [net.image])
+    for g, feed in ((graph, {"image": numbers(2, 3, 28, 20)}), (attention(mask=False), {"x": numbers(2, 21, 32)})):
+        model, reference = pt.compile(g, "cpu", config={"NUM_THREADS": threads}), pt.compile(g, "reference")
+        assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+        for a, b in zip(model(feed), reference(feed), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(1, 3), st.integers(3, 24), st.integers(3, 24))
+def test_images_of_any_height_and_width_by_chance(n: int, height: int, width: int) -> None:
+    check_sides(n, 4 * height, 4 * width)
+
+
+def test_images_stay_inside_of_their_memory() -> None:
+    """The arrays of a call stand at either end of pages that cannot be read or written beside them."""
+    model = sides()[0]
+    for height, width in ((12, 12), (28, 44)):
+        image = numbers(1, 3, height, width)
+        wanted = model(image)
+        for at_end in (True, False):
+            outputs = [guarded_copy(np.zeros_like(array), at_end) for array in wanted]
+            results = model(guarded_copy(image, at_end), out=outputs)
+            for a, b in zip(results, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_sizes_between_the_grains_are_compiled_alone() -> None:
+    """Images that are halved twice count their rows by four; others are right too, compiled for their size."""
+    net = Layers("H", "W")
+    pooled = pt.op("MaxPool", net.first, kernel_shape=[2, 2], strides=[2, 2])
+    graph = pt.Graph([pooled], [net.image])
+    sizes = sized(pt.accelerator("cpu").transform(graph))
+    assert sizes.inputs == (("s0", 3, "4*s1", "4*s2"),) and sizes.grained == ("s1", "s2")
+    model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
+    for shape, alone in (((2, 3, 8, 12), 0), ((1, 3, 9, 12), 1), ((1, 3, 4, 4), 1)):
+        image = numbers(*shape)
+        np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
+        assert len(specialized(model).sizes) == alone
+
+
+def test_a_vision_transformer_of_any_image() -> None:
+    """Patches of images of any size, whose positions are interpolated from those that were learned."""
+    image, width = pt.variable("image", "float32", ("N", 3, "H", "W")), 16
+    patches = pt.op("Conv", image, pt.constant(numbers(width, 3, 8, 8) / 8), strides=[8, 8])
+    wanted = pt.op("Concat", pt.constant(np.array([1, width])), pt.op("Shape", patches, start=2, end=4), axis=0)
+    places = pt.op("Resize", pt.constant(numbers(1, width, 4, 4)), None, None, wanted, mode="cubic")
+    rows = pt.constant(np.array([0, width, -1]))
+    flat = [pt.op("Transpose", pt.op("Reshape", x, rows), perm=[0, 2, 1]) for x in (patches, places)]
+    tokens = pt.op("Add", *flat)
+    scores = pt.op("MatMul", tokens, pt.op("Transpose", tokens, perm=[0, 2, 1]))
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), tokens)
+    graph = pt.Graph([pt.op("Gelu", pt.op("MatMul", mixed, pt.constant(numbers(width, 20))))], [image])
+    check(graph, [{"image": numbers(*shape)} for shape in ((1, 3, 32, 32), (2, 3, 8, 40), (1, 3, 56, 24))], 1e-4)
+
+
+@pytest.mark.parametrize("sides", [(40,), (7, 6, 9)])
+def test_any_number_of_signals_and_volumes(sides: tuple[int, ...]) -> None:
+    x = pt.variable("x", "float32", ("N", 4, *sides))
+    weight = pt.constant(numbers(6, 2, *[3] * len(sides)))
+    graph = pt.Graph([pt.op("Relu", pt.op("Conv", x, weight, group=2, pads=[1] * (2 * len(sides))))])
+    check(graph, [{"x": numbers(n, 4, *sides)} for n in (1, 2, 5)], 1e-4)
+
+
+def test_no_images() -> None:
+    """A number of images of zero is compiled by itself, and has results of the right sizes."""
+    net = Layers()
+    graph = pt.Graph([LAYERS["classified"](net, net.first), LAYERS["group norm"](net, net.first)], [net.image])
+    model = pt.compile(graph, "cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert [result.shape for result in model(numbers(0, 3, 19, 18))] == [(0, 5), (0, 12, 10, 9)]
+    assert model(numbers(2, 3, 19, 18))[0].shape == (2, 5)
+
+
+def test_a_vision_transformer_of_any_batch() -> None:
+    """Patches, a first token that is repeated for each image, attention over both, and the few classes of that token."""
+    graph = vit(Sizes(width=64, heads=4, layers=1, hidden=96, words=3), 64)
+    check(graph, [{"image": numbers(n, 3, 64, 64)} for n in (1, 2, 5)], 1e-4)
+
+
+# -- kernels of TVM's own ------------------------------------------------------------------------------------
+
+
+def whole(*numbers_of: int) -> pt.Node:
+    return pt.constant(np.array(numbers_of, np.int64))
+
+
+def resize(x: pt.Node, factor: float, mode: str = "nearest", **attrs: Any) -> pt.Node:
+    return pt.op("Resize", x, None, pt.constant(np.array([1, 1, factor, factor], np.float32)), mode=mode, **attrs)
+
+
+def to_its_sizes(x: pt.Node) -> pt.Node:
+    """Halved, and enlarged to the sizes that it had, as networks shaped like a U do it."""
+    half = pt.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    return pt.op("Resize", half, None, None, pt.op("Shape", x), mode="linear")
+
+
+QUICK: dict[str, Callable[[pt.Node], pt.Node]] = {
+    "padded": lambda x: pt.op("Pad", x, whole(0, 0, 1, 2, 0, 0, 0, 3)),
+    "softmax of channels": lambda x: pt.op("Softmax", x, axis=1),
+    "softmax": lambda x: pt.op("Softmax", x, axis=-1),
+    "mean": lambda x: pt.op("ReduceMean", x, whole(2, 3)),
+    "largest": lambda x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+}
+"""Some forms for images of any size, one by one: ours, and those that TVM writes."""
+
+OTHERS: dict[str, Callable[[pt.Node], pt.Node]] = {
+    "mean of windows": lambda x: pt.op("AveragePool", x, kernel_shape=[3, 2], pads=[1] * 4),
+    "norm of windows": lambda x: pt.op("LpPool", x, kernel_shape=[3, 3]),
+    "largest of all": lambda x: pt.op("GlobalMaxPool", x),
+    "local response": lambda x: pt.op("LRN", x, size=3),
+    "instances": lambda x: pt.op("InstanceNormalization", x, pt.constant(numbers(4)), pt.constant(numbers(4))),
+    "groups": lambda x: pt.op("GroupNormalization", x, pt.constant(numbers(4)), pt.constant(numbers(4)), num_groups=2),
+    "logarithms": lambda x: pt.op("LogSoftmax", x, axis=2),
+    "sum over images": lambda x: pt.op("ReduceSum", x, whole(0)),
+    "largest of channels": lambda x: pt.op("ReduceMax", x, whole(1), keepdims=0),
+    "position": lambda x: pt.op("ArgMax", x, axis=3),
+    "reflected": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="reflect"),
+    "edge": lambda x: pt.op("Pad", x, whole(0, 0, 1, 1, 0, 0, 2, 1), mode="edge"),
+    "repeated": lambda x: pt.op("Tile", x, whole(1, 2, 1, 3)),
+    "best": lambda x: pt.op("TopK", x, whole(2), axis=1)[0].node,
+    "lower triangle": lambda x: pt.op("Trilu", x, upper=0),
+    "to space": lambda x: pt.op("DepthToSpace", x, blocksize=2),
+    "to depth": lambda x: pt.op("SpaceToDepth", x, blocksize=2),
+    "enlarged": lambda x: resize(x, 1.5, "linear"),
+    "made smaller": lambda x: resize(x, 0.5, "linear"),
+    "nearest": lambda x: resize(x, 2.0),
+    "cubic": lambda x: resize(x, 2.0, "cubic"),
+    "to its sizes": to_its_sizes,
+}
+"""The other forms."""
+
+
+def check_forms(forms: dict[str, Callable[[pt.Node], pt.Node]], shapes: list[tuple[int, int]]) -> None:
+    image = pt.variable("image", "float32", ("N", 4, "H", "W"))
+    graph = pt.Graph([build(image) for build in forms.values()], [image])
+    check(graph, [{"image": numbers(n, 4, *sides)} for n, sides in enumerate(shapes, 1)])
+
+
+def test_images_of_any_size_in_kernels_of_tvm() -> None:
+    check_forms(QUICK, [(8, 12), (24, 6)])
+
+
+@pytest.mark.slow
+def test_all_forms_of_tvm_for_images_of_any_size() -> None:
+    check_forms(OTHERS, [(8, 12), (34, 6), (4, 4), (64, 130)])
+
+
+def grains_of(graph: pt.Graph) -> tuple[tuple[Any, ...], ...]:
+    return sized(pt.accelerator("cpu").transform(graph)).inputs
+
+
+def test_sizes_without_a_name_have_grains_too() -> None:
+    image = pt.variable("image", "float32", (None, 3, None, None))
+    pooled = pt.op("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
+    assert grains_of(pt.Graph([pooled])) == (("s0", 3, "2*s1", "2*s2"),)
+
+
+def test_resizes_by_fractions_have_grains() -> None:
+    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
+    assert grains_of(pt.Graph([resize(image, 1.25)])) == (("s0", 3, "4*s1", "4*s2"),)
