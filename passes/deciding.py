@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graph.node import Node, NodeEntry
+from graph.ops import is_random
 
 MOST_STEPS = 64
 """Ops that are looked at to find what a value is computed from."""
@@ -35,7 +36,7 @@ def follows_from_sizes(value: NodeEntry | None) -> bool:
         node = left.pop()
         if node in seen or node.value is not None or (node.op in ("Shape", "Size") and not node.domain):
             continue
-        if not node.is_op or node.bodies:
+        if not node.is_op or node.bodies or is_random(node):
             return False
         seen.add(node)
         left.extend(entry.node for entry in node.reads)

@@ -139,9 +139,9 @@ class _Inference:
                 proto, names = self._inferred(shown)
                 if names is None:
                     return self._typed(g, proto.graph, None)
-                shown = _without_declared(shown, names)
-            proto = self._inferred(_without_declared(shown, frozenset()))[0]
-            return self._typed(_without_declared(g, frozenset()), proto.graph, None)
+                shown = without_declared(shown, names)
+            proto = self._inferred(without_declared(shown, frozenset()))[0]
+            return self._typed(without_declared(g, frozenset()), proto.graph, None)
 
     def _without_bulk(self, shown: Graph) -> Graph:
         """The graph with those nodes hidden whose long vectors ONNX would propagate.
@@ -187,7 +187,7 @@ class _Inference:
         """The error for the first of these nodes whose declared types are not what follows."""
         from graph.writers.onnx import to_model
 
-        model = to_model(_without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
+        model = to_model(without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
         try:
             self._typed(shown, infer_shapes(model, data_prop=True).graph, None)
         except DeclaredMismatch as error:
@@ -371,7 +371,7 @@ def _with_input_types(g: Graph, types: Mapping[Node, Type | None]) -> Graph:
     return rewrite(g, visit)
 
 
-def _without_declared(g: Graph, names: frozenset[str]) -> Graph:
+def without_declared(g: Graph, names: frozenset[str]) -> Graph:
     """The graph with no types stated for the outputs of the ops of these names and of all in their bodies; without names, of
     all ops."""
 
@@ -380,7 +380,7 @@ def _without_declared(g: Graph, names: frozenset[str]) -> Graph:
         changes = {"output_types": (None,) * len(node.output_names)} if chosen and node.is_op else {}
         rebuilt = rewriter.rebuilt(node, **changes)
         if node.attrs and node.bodies:
-            rebuilt = map_bodies(rebuilt, lambda body: _without_declared(body, frozenset() if chosen else names))
+            rebuilt = map_bodies(rebuilt, lambda body: without_declared(body, frozenset() if chosen else names))
         rewriter.keep(node, rebuilt)
 
     return rewrite(g, visit)

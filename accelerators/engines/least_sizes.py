@@ -4,13 +4,16 @@ Sizes that are symbols are not believed, since a file may claim them: what an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
+from passes import apply_pass
 from passes.deciding import deciding, follows_from_sizes
+from passes.infer import without_declared
 
 Sizes = tuple[int, ...]
 """The least size in each dimension; 0 where nothing is known of one."""
@@ -53,9 +56,8 @@ def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes
     """The least sizes of each tensor whose rank is known. Linear. `resized`: the engine raises an error where a Resize is given a
     size of zero."""
     least: dict[NodeEntry, Sizes] = {}
-    certain = set[NodeEntry]()
+    inferred = _inferred_types(graph)
     for node in graph.nodes:
-        is_certain = _follows(node, certain)
         for index, entry in enumerate(node.outputs):
             known = entry.type
             if not entry.name or not isinstance(known, TensorType) or known.shape is None:
@@ -63,20 +65,36 @@ def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes
             sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, resized)
             if sizes is None or len(sizes) != len(known.shape):
                 sizes = (0,) * len(known.shape)
-            if is_certain:
-                certain.add(entry)
-                sizes = tuple([size if isinstance(size, int) else low for size, low in zip(known.shape, sizes)])
-            least[entry] = sizes
+            least[entry] = _at_least(sizes, inferred.get(entry))
     return least
 
 
-def _follows(node: Node, certain: Collection[NodeEntry]) -> bool:
-    """Do the types of the results follow from types that are certain? A file may state others for what values decide on."""
-    if node.is_variable or node.value is not None:
-        return True
+def _at_least(sizes: Sizes, inferred: object) -> Sizes:
+    """Sizes of a type that was inferred are what they are."""
+    if not isinstance(inferred, TensorType) or inferred.shape is None or len(inferred.shape) != len(sizes):
+        return sizes
+    return tuple([size if isinstance(size, int) else low for size, low in zip(inferred.shape, sizes)])
+
+
+def _inferred_types(graph: Graph) -> Mapping[NodeEntry, object]:
+    """The types that follow from those of the inputs; others, which a file may state, are not believed."""
+    if all(map(_follows, graph.nodes)):
+        return {entry: entry.type for node in graph.nodes for entry in node.outputs}
+    try:
+        inferred = apply_pass(without_declared(graph, frozenset()), "InferShape", verify=False, strict=False)
+    except PartitaError:  # what is stated hid an error, which running the model tells
+        return {node[0]: node[0].type for node in graph.inputs}
+    pairs = zip(graph.nodes, inferred.nodes, strict=True)
+    return {entry: typed.type for node, other in pairs for entry, typed in zip(node.outputs, other.outputs, strict=True)}
+
+
+def _follows(node: Node) -> bool:
+    """Do the sizes of the results surely follow from sizes that are fixed?"""
+    if node.is_variable:
+        return isinstance(node[0].type, TensorType) and node[0].type.is_static
     if node.domain or node.bodies or node.is_call or node.op in _COUNTING:
         return False
-    return all(entry in certain for entry in node.reads) and all(map(follows_from_sizes, deciding(node)))
+    return all(map(follows_from_sizes, deciding(node)))
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:

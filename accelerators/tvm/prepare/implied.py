@@ -8,8 +8,8 @@ value says the same is looked at while the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import combinations
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -40,10 +40,16 @@ def watch_implied(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
             flags.append((said_otherwise(node, value, implied), complaint(node, implied)))
 
     named = _named(graph, watch)
-    names = [f"{number}_said_otherwise" for number in range(len(flags))]
+    names = _free_names(len(flags), named.output_names)
     outputs = [*named.outputs, *(wrong[0] for wrong, _ in flags)]
     watched = named.evolve(outputs=outputs, output_names=(*named.output_names, *names)) if flags else named
     return watched, tuple([words for _, words in flags])
+
+
+def _free_names(count: int, taken: Sequence[str]) -> list[str]:
+    """So many names of outputs that the graph does not have."""
+    free = (name for number in itertools.count() if (name := f"{number}_said_otherwise") not in taken)
+    return list(itertools.islice(free, count))
 
 
 def _named(graph: Graph, see: Callable[[Node, NodeEntry, list[int]], None]) -> Graph:
@@ -54,7 +60,7 @@ def _named(graph: Graph, see: Callable[[Node, NodeEntry, list[int]], None]) -> G
         implied = _implied(node)
         if implied is not None:
             slot, values = implied
-            read, value = rebuilt.inputs[slot], constant(np.array(values, np.int64), f"{node.name}_implied")
+            read, value = rebuilt.inputs[slot], constant(np.array(values, np.int64))
             assert read is not None
             see(node, read, values)
             rebuilt = rebuilt.evolve(inputs=(*rebuilt.inputs[:slot], value[0], *rebuilt.inputs[slot + 1 :]))
@@ -142,7 +148,7 @@ def _only_choice(node: Node, sizes: Shape, fits: Callable[[Axes], bool]) -> list
     count = _shape(read.type) if read is not None else None
     if count is None or len(sizes) > MOST_AXES:
         return None
-    fitting = [axes for axes in combinations(range(len(sizes)), count[0] if count else 1) if fits(axes)]
+    fitting = [axes for axes in itertools.combinations(range(len(sizes)), count[0] if count else 1) if fits(axes)]
     return list(fitting[0]) if len(fitting) == 1 else None
 
 

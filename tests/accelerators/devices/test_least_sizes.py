@@ -154,3 +154,25 @@ def test_a_size_that_a_file_states_for_what_values_decide_is_not_believed(start:
     last = pt.op("InstanceNormalization", pt.op("Relu", part), ONES, ONES, name="last")
     graph = pt.Graph([last], [x, first] if start == "given" else [x])
     assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == device
+
+
+def stated(x: pt.Node) -> pt.Node:
+    """Two columns, as a file says."""
+    return x.evolve(output_types=(pt.TensorType("float32", (1, 4, 2)),))
+
+
+def random_start() -> pt.Node:
+    return pt.op("Cast", pt.op("RandomUniform", shape=[1], low=0.0, high=3.9), to=7)
+
+
+@pytest.mark.parametrize(("columns", "make", "device"), [
+    ("N", lambda x: stated(cut(3, 9)(x)), "reference"),
+    ("N", lambda x: stated(pt.op("MaxPool", x, kernel_shape=[4])), "reference"),
+    (5, lambda x: stated(pt.op("Slice", x, random_start(), numbers(9), numbers(2))), "reference"),
+    (2, lambda x: stated(pt.op("Gelu", x, domain="com.microsoft")), "onnxruntime"),
+], ids=["cut", "windows", "by chance", "another domain"])
+def test_what_a_file_states_is_believed_where_it_follows(columns: int | str, make: Maker, device: str) -> None:
+    pytest.importorskip("onnxruntime")
+    x = pt.variable("x", "float32", (1, 4, columns))
+    graph = pt.Graph([pt.op("InstanceNormalization", make(x), ONES, ONES, name="last")], [x])
+    assert pt.query(graph, "HETERO:onnxruntime,reference")["last"] == device

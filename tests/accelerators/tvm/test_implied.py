@@ -90,6 +90,13 @@ def test_a_model_of_any_size_looks_at_such_values_too() -> None:
         model(X, np.array([4, 6]), ones)
 
 
+def test_names_that_the_checks_might_have_are_free() -> None:
+    x, said = pt.variable("x", "float32", X.shape), pt.variable("said", "int64", (2,))
+    y = pt.op("Reshape", x, said, name="y").evolve(output_types=(pt.TensorType("float32", (6, 4)),))
+    graph = pt.Graph([pt.op("Neg", y, name="y_implied")], [x, said], output_names=["0_said_otherwise"])
+    assert (pt.compile(graph, "cpu")(X, np.array([-1, 4]))["0_said_otherwise"] == -X.reshape(6, 4)).all()
+
+
 def test_what_sizes_leave_open_stays() -> None:
     x, axes = pt.variable("x", "float32", (2, 3, 3)), pt.variable("axes", "int64", (1,))
     node = pt.op("ReduceSum", x, axes, keepdims=0).evolve(output_types=(pt.TensorType("float32", (2, 3)),))
