@@ -21,6 +21,9 @@ DOMAIN = "partita.cache"
 SCALE = "scale"
 """The attribute that queries times keys are multiplied by."""
 
+WINDOW = "window"
+"""The attribute that says how many positions up to its own a row sees; 0: all of them."""
+
 _OPSETS = {"": 21}
 
 
@@ -46,7 +49,8 @@ def says_what_it_is(node: Node) -> bool:
         return False
     rows_of_group = TensorType("float32", (batch, room[1], rows, depth))
     is_typed = query.dtype == "float32" and keys == values == TensorType("float32", room) and new == [rows_of_group] * 2
-    return is_typed and _form(node.subgraph) == _form(_body(shape, room, float(node.attrs.get(SCALE, 1.0))))
+    scale, window = float(node.attrs.get(SCALE, 1.0)), int(node.attrs.get(WINDOW, 0))
+    return is_typed and _form(node.subgraph) == _form(_body(shape, room, scale, window))
 
 
 def cached_attention(
@@ -58,18 +62,20 @@ def cached_attention(
     room: tuple[int, ...],
     scale: float,
     name: str,
+    window: int = 0,
 ) -> Node:
     """The call. `shape` is the query's: sequences, heads, rows, depth; `room` the buffers': sequences, groups, positions, depth.
 
-    Row i sees the first `length` positions of the buffers (a vector of one number), then the new ones up to its own. Each group
-    of keys and values serves as many neighbouring heads of queries."""
-    body = _body(shape, room, scale)
+    Row i sees the first `length` positions of the buffers (a vector of one number), then the new ones up to its own; of all these
+    the last `window`, unless that is 0. Each group of keys and values serves as many neighbouring heads of queries."""
+    body = _body(shape, room, scale, window)
     inputs = (query, *buffers, *new, length)
     types = tuple(entry.type for entry in body.outputs)
-    return Node(name, OP, inputs, {SCALE: float(scale)}, (name,), types, DOMAIN, subgraph=body)
+    attributes = {SCALE: float(scale)} | ({WINDOW: window} if window else {})
+    return Node(name, OP, inputs, attributes, (name,), types, DOMAIN, subgraph=body)
 
 
-def _body(shape: tuple[int, ...], room: tuple[int, ...], scale: float) -> Graph:
+def _body(shape: tuple[int, ...], room: tuple[int, ...], scale: float, window: int) -> Graph:
     """What the call computes, in ops that no pass makes simpler."""
     batch, heads, rows, depth = shape
     _, groups, positions, _ = room
@@ -81,8 +87,13 @@ def _body(shape: tuple[int, ...], room: tuple[int, ...], scale: float) -> Graph:
     scaled = grouped if scale == 1.0 else op("Mul", grouped, constant(np.float32(scale)))
     nothing = constant(np.float32(-np.inf))
     counts = op("Less", constant(np.arange(positions)), length)
+    seen = np.tri(rows, dtype=bool)
+    if window:
+        own = op("Add", length, constant(np.tile(np.arange(rows)[:, None], (heads // groups, 1))))
+        counts = op("And", counts, op("Less", own, constant(np.arange(positions) + window)))
+        seen &= ~np.tri(rows, k=-window, dtype=bool)
     before = op("Where", counts, _product(scaled, keys), nothing)
-    visible = np.tile(np.tri(rows, dtype=bool), (heads // groups, 1))
+    visible = np.tile(seen, (heads // groups, 1))
     now = op("Where", constant(visible), _product(scaled, new_keys), nothing)
     chances = op("Softmax", op("Concat", before, now, axis=-1), axis=-1)
     parts = op("Split", chances, constant(np.array([positions, rows])), axis=-1, n_outputs=2)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from accelerators.errors import InputError
@@ -23,6 +24,18 @@ Array = np.ndarray[Any, Any]
 
 ROOM = 1024
 """Positions that a cache begins with room for, where no longest conversation is stated."""
+
+
+@attrs.frozen(slots=True)
+class Piece:
+    """Some of the tokens of a call, which are read together."""
+
+    start: int
+    """The first of them."""
+    count: int
+    """How many they are."""
+    again: int
+    """How many of them, from the first on, were read before."""
 
 
 class Session:
@@ -66,7 +79,7 @@ class Session:
             try:
                 if before.batch is None:
                     self._decoder.begin(self._state, batch)
-                pieces = [self._run(arrays, start, count) for start, count in self._pieces(batch, rows)]
+                pieces = [self._run(arrays, piece) for piece in self._pieces(batch, rows)]
             except BaseException as error:
                 self._state = before
                 if isinstance(error, MemoryError):
@@ -200,8 +213,9 @@ class Session:
             room *= 2
         return room
 
-    def _pieces(self, batch: int, rows: int) -> Iterator[tuple[int, int]]:
-        """Where each piece begins, and how many new tokens it has."""
+    def _pieces(self, batch: int, rows: int) -> Iterator[Piece]:
+        """The pieces in which new tokens are read. Few that are left over, and would go one by one, are read together with tokens
+        before them, whose keys and values come out as they were."""
         decoder, start = self._decoder, 0
         while start < rows:
             left = rows - start
@@ -210,21 +224,33 @@ class Session:
                 count = left
             else:
                 count = next((chunk for chunk in self._chunks if chunk <= left), left)
-            yield start, count
+            again = self._again(batch, start, left) if count == 1 else 0
+            count = left if again else count
+            yield Piece(start - again, count + again, again)
             start += count
 
-    def _run(self, arrays: Mapping[Node, Array], start: int, count: int) -> tuple[list[Any], int]:
-        """The outputs for some of the new tokens, and how many they are."""
+    def _again(self, batch: int, start: int, left: int) -> int:
+        """How many tokens before those that are left over are read again with them; 0 where these go one by one."""
+        count = min((chunk for chunk in self._chunks if chunk > left), default=0)
+        if left < 2 or count > start + left or not count:
+            return 0
+        is_there = self._decoder.has_step(StepSizes(batch, count, self._room(left)))
+        return count - left if is_there or 2 * left >= count else 0
+
+    def _run(self, arrays: Mapping[Node, Array], piece: Piece) -> tuple[list[Any], Piece]:
+        """The outputs for some of the new tokens, and which these are."""
         decoder, state = self._decoder, self._state
         assert state.batch is not None
-        sizes = StepSizes(state.batch, count, self._room(count))
+        room = self._room(piece.count - piece.again)
+        state.length -= piece.again
+        sizes = StepSizes(state.batch, piece.count, room)
         step = None if decoder.copies else decoder.step(sizes)
-        given = self._given(arrays, start, count, step is None)
+        given = self._given(arrays, piece.start, piece.count, step is None)
         if step is None:
             decoder.make_room(state, state.length)
-            return decoder.copy(state, count, given), count
+            return decoder.copy(state, piece.count, given), piece
         decoder.make_room(state, sizes.room)
-        return decoder.append(step, state, count, given), count
+        return decoder.append(step, state, piece.count, given), piece
 
     def _given(self, arrays: Mapping[Node, Array], start: int, count: int, masks: bool) -> dict[str, Array]:
         """The inputs other than caches, for a piece."""
@@ -256,13 +282,13 @@ def _piece(array: Array, node: Node, symbols: Mapping[str, Count], start: int, c
     return array
 
 
-def _joined(pieces: Sequence[tuple[list[Any], int]]) -> list[Any]:
+def _joined(pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
     """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
     if len(pieces) == 1:
         return pieces[0][0]
     joined = []
     for number in range(len(pieces[0][0])):
-        parts = [(outputs[number], count) for outputs, count in pieces]
-        by_row = all(np.ndim(part) > 1 and np.shape(part)[1] == count for part, count in parts)
-        joined.append(np.concatenate([part for part, _ in parts], axis=1) if by_row else parts[-1][0])
+        parts = [(outputs[number], piece) for outputs, piece in pieces]
+        by_row = all(np.ndim(part) > 1 and np.shape(part)[1] == piece.count for part, piece in parts)
+        joined.append(np.concatenate([part[:, piece.again :] for part, piece in parts], axis=1) if by_row else parts[-1][0])
     return joined

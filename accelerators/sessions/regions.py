@@ -2,7 +2,8 @@
 
 However an exporter writes attention, it is a part of the graph that reads queries, the joined keys and values, and values that
 follow from sizes (a mask). Such a part is taken for causal attention only if it gives the same numbers, for few earlier tokens
-and for as many as there is room for: a mask that hides what is long past, or adds to the scores, shows there."""
+and for as many as there is room for: a mask that adds to the scores shows there. Of one that hides what is long past it is found
+out how many positions it leaves."""
 
 from __future__ import annotations
 
@@ -220,11 +221,21 @@ def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, 
     return next((scale for scale in (usual, 1.0) if abs(fitted / scale - 1.0) < 1e-3), fitted)
 
 
-def check(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float) -> None:
+def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> int:
+    """How many positions up to its own a row sees; 0 where it sees all. A query of zeros sees them evenly: the share of the first
+    new one says how many they are."""
+    query, past, new = _random(np.random.default_rng(0), shapes, known.past)
+    query[:], past[1][:], new[1][:] = 0.0, 0.0, 1.0
+    share = float(_through(region, known, opsets, query, past, new)[0, 0, 0, 0])
+    count = round(1.0 / share) if 0.0 < share <= 1.0 else known.past + 1
+    return count if count <= known.past else 0
+
+
+def check(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int) -> None:
     """Raise Unfit unless the region computes causal attention at this size."""
     query, past, new = _random(np.random.default_rng(1), shapes, known.past)
     given = _through(region, known, opsets, query, past, new)
-    wanted = _causal(shapes, known.past, scale, query, past, new)
+    wanted = _causal(shapes, known.past, scale, query, past, new, window)
     far = given.shape != wanted.shape or not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max()))
     if far:
         raise Unfit(f"{region.result.name!r} is not plain causal attention to {known.past} earlier positions")
@@ -260,12 +271,12 @@ def _filled_up(joined: Array, cache: Cache) -> Array:
 
 
 def _causal(
-    shapes: Shapes, past: int, scale: float, query: Array, before: tuple[Array, Array], new: tuple[Array, Array]
+    shapes: Shapes, past: int, scale: float, query: Array, before: tuple[Array, Array], new: tuple[Array, Array], window: int
 ) -> Array:
     """What causal attention makes of these, as the call's body says it."""
     arrays = [query, *before, *new, np.array([past])]
     inputs = [variable(f"x{i}", array.dtype.name, array.shape) for i, array in enumerate(arrays)]
     q, k, v, new_k, new_v, length = (node[0] for node in inputs)
-    call = cached_attention(q, (k, v), (new_k, new_v), length, shapes.query, shapes.room(past), scale, "causal")
+    call = cached_attention(q, (k, v), (new_k, new_v), length, shapes.query, shapes.room(past), scale, "causal", window)
     (result,) = interpret(Graph([call], inputs, "causal", {"": 21}), arrays)
     return np.asarray(result)

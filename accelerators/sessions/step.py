@@ -15,7 +15,7 @@ from accelerators.interface.cached_attention import cached_attention, is_cached_
 from accelerators.sessions.errors import Unfit
 from accelerators.sessions.known import Known, known_at, of_sizes, sized_input
 from accelerators.sessions.readers import readers_of
-from accelerators.sessions.regions import Region, Shapes, check, find_regions, scale_of
+from accelerators.sessions.regions import Region, Shapes, check, find_regions, scale_of, window_of
 from accelerators.sessions.roles import Roles
 from graph.build import constant, op, variable
 from graph.graph import Graph
@@ -64,18 +64,30 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
     return _Step(roles, sizes, follow, known, scales).graph()
 
 
-def _scales(regions: Sequence[Region], known: Sequence[Known], roles: Roles) -> dict[Region, tuple[Shapes, float]]:
-    """The sizes and the scale of each attention; those that compute the same are checked once."""
-    scales: dict[Region, tuple[Shapes, float]] = {}
-    by_form: dict[tuple[object, ...], float] = {}
+@attrs.frozen(slots=True)
+class _Plain:
+    """What an attention computes."""
+
+    shapes: Shapes
+    scale: float
+    window: int
+    """How many positions up to its own a row sees; 0: all of them."""
+
+
+def _scales(regions: Sequence[Region], known: Sequence[Known], roles: Roles) -> dict[Region, _Plain]:
+    """What each attention computes; those that compute the same are checked once."""
+    scales: dict[Region, _Plain] = {}
+    by_form: dict[tuple[object, ...], _Plain] = {}
     for region in regions:
         shapes, form = _shapes(region, known[0]), region.form(known)
         key = (shapes, *form)
         if key not in by_form:
-            by_form[key] = scale_of(region, shapes, known[0], roles.graph.opsets)
+            opsets = roles.graph.opsets
+            scale, window = scale_of(region, shapes, known[0], opsets), window_of(region, shapes, known[-1], opsets)
             for one in known:
-                check(region, shapes, one, roles.graph.opsets, by_form[key])
-        scales[region] = shapes, by_form[key]
+                check(region, shapes, one, opsets, scale, window)
+            by_form[key] = _Plain(shapes, scale, window)
+        scales[region] = by_form[key]
     return scales
 
 
@@ -93,7 +105,7 @@ class _Step:
         sizes: StepSizes,
         follow: Mapping[NodeEntry, bool],
         known: Sequence[Known],
-        scales: Mapping[Region, tuple[Shapes, float]],
+        scales: Mapping[Region, _Plain],
     ) -> None:
         self.roles = roles
         self.sizes = sizes
@@ -153,13 +165,13 @@ class _Step:
 
     def _attend(self, region: Region) -> None:
         """The call in place of an attention."""
-        shapes, scale = self.scales[region]
+        plain = self.scales[region]
         value = self.rewriter.value
         past = value(region.key.past[0]), value(region.value.past[0])
         new = value(region.key.new), value(region.value.new)
-        room, name = shapes.room(self.sizes.room), region.result.node.name
-        query = value(region.query)
-        call = cached_attention(query, past, new, self.length[0], shapes.query, room, scale, f"{name}_cached")
+        room, name = plain.shapes.room(self.sizes.room), region.result.node.name
+        query, shape = value(region.query), plain.shapes.query
+        call = cached_attention(query, past, new, self.length[0], shape, room, plain.scale, f"{name}_cached", plain.window)
         self.rewriter.replace(region.result, self.rewriter.keep(call)[0])
 
     def _put_sizes(self, node: Node, kept: Node) -> None:

@@ -120,8 +120,15 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
+def test_a_window_that_slides_is_appended_to_in_place() -> None:
+    graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(11)
+    session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
+    outputs = [session(ids[:, start:end])["logits"] for start, end in ((0, 8), (8, 9), (9, 10), (10, 11))]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
 UNLIKE = [
-    (_Window, "'matmul_1' is not plain causal attention to 6 earlier positions"),
     (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
     (_Summed, "'reducesum_0' reads the past, and is no attention"),
 ]
@@ -137,10 +144,10 @@ def test_what_is_not_plain_attention_is_not_taken_for_it(decoder: type[Llama], r
 
 
 def test_what_is_not_recognised_is_copied() -> None:
-    graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(9)
+    graph, ids = _Slopes(attrs.evolve(SMALL_LLAMA, layers=1)).graph("slopes"), tokens(9)
     session = pt.compile(graph, "cpu").session(longest=16)
     outputs = [session(ids[:, :8])["logits"], session(ids[:, 8:])["logits"]]
-    assert session.notes == ("caches are copied: 'matmul_1' is not plain causal attention to 6 earlier positions",)
+    assert session.notes == ("caches are copied: 'matmul_1' is not plain causal attention to 1 earlier positions",)
     assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
@@ -165,6 +172,18 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
     assert session.length == 0
     session(ids)
     assert decoder._steps == steps
+
+
+def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel) -> None:
+    """Seven tokens in pieces of four: the last piece begins one token earlier, and not three single steps."""
+    ids = tokens(11)
+    session, slow = model.session(longest=32, chunks=(4, 1)), model.session(longest=32, chunks=(1,))
+    outputs = [session(ids[:, :7])["logits"], session(ids[:, 7:8])["logits"], session(ids[:, 8:])["logits"]]
+    assert session.length == 11
+    assert np.allclose(np.concatenate(outputs, axis=1), slow(ids)["logits"], atol=1e-5)
+    pieces = [[(piece.start, piece.count, piece.again) for piece in session._pieces(1, rows)] for rows in (3, 5, 7, 10)]
+    singles = [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
+    assert pieces == [singles, [(0, 4, 0), (4, 1, 0)], [(0, 4, 0), (3, 4, 1)], [(0, 4, 0), (4, 4, 0), (6, 4, 2)]]
 
 
 def test_room_is_doubled(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:

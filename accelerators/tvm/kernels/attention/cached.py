@@ -2,15 +2,18 @@
 
 How many earlier positions count is read while it runs. A task is some rows of one group: all the rows of the heads that share its
 keys and values. A few rows at a time, the kernel makes their scores, which stay in a near cache, then the exponentials, and then
-the sums of the values; each key and value is read once for these rows, and no position is read that does not count."""
+the sums of the values; each key and value is read once for these rows, and no position is read that does not count, or that is
+too far back for all of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 
-from accelerators.interface.cached_attention import SCALE, is_cached_attention
+from accelerators.interface.cached_attention import SCALE, WINDOW, is_cached_attention
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -55,7 +58,7 @@ def cached_attention(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("cached_attention", shapes, [flat[0]])
     query, keys, values, new_keys, new_values, length = (inputs[problem.positions[entry]] for entry in node.reads)
     operands = Operands(query, keys, values, new_keys, new_values, length, outputs[0])
-    Writing(kernel, sizes, float(node.attrs[SCALE]), operands).write()
+    Writing(kernel, sizes, float(node.attrs[SCALE]), int(node.attrs.get(WINDOW, 0)), operands).write()
     return problem.draft(kernel, "cached attention")
 
 
@@ -132,6 +135,8 @@ class Writing:
     kernel: Kernel
     sizes: Sizes
     scale: float
+    window: int
+    """How many positions up to its own a row sees; 0: all of them."""
     operands: Operands
 
     def write(self) -> None:
@@ -144,28 +149,35 @@ class Writing:
             length = kernel.name_value("length", self.operands.length[0].as_index())
             group = kernel.name_value("group", task // sizes.parts)
             part = kernel.name_value("part", task % sizes.parts)
+            oldest = self._oldest(length)
             scores = kernel.memory("scores", float32, (sizes.height, sizes.held))
             inverse = kernel.memory("inverse", float32, (sizes.height,))
             first = kernel.name_value("first", part * sizes.blocks // sizes.parts)
             last = kernel.name_value("last", (part + 1) * sizes.blocks // sizes.parts)
             with kernel.loop(last - first, "b") as b:
                 row = kernel.name_value("row", minimum((first + b) * sizes.height, sizes.rows - sizes.height))
-                self._scores(scores, group, row, self.operands.keys, length, 0)
-                self._scores(scores, group, row, self.operands.new_keys, sizes.new, length)
-                self._softmax(scores, inverse, row, length)
-                self._mix(scores, inverse, group, row, length)
+                self._scores(scores, group, row, self.operands.keys, oldest, length, 0)
+                self._scores(scores, group, row, self.operands.new_keys, 0, sizes.new, length)
+                self._softmax(scores, inverse, row, length, oldest)
+                self._mix(scores, inverse, group, row, length, oldest)
+
+    def _oldest(self, length: Value) -> Operand:
+        """The first position that some row sees."""
+        return self.kernel.name_value("oldest", maximum(length - (self.window - 1), 0)) if self.window else 0
 
     # -- scores ------------------------------------------------------------------------------------------
 
-    def _scores(self, scores: Buffer, group: Value, row: Value, keys: Buffer, count: Operand, at: Operand) -> None:
-        """The scores of so many keys, written from a column on."""
-        kernel = self.kernel
+    def _scores(
+        self, scores: Buffer, group: Value, row: Value, keys: Buffer, first: Operand, end: Operand, at: Operand
+    ) -> None:
+        """The scores of some keys, written from a column on."""
+        kernel, count = self.kernel, _less(end, first)
         step = max(1, CHAINS // self.sizes.height)
         whole = kernel.name_value("whole", count // step)
         with kernel.loop(whole, "j") as j:
-            self._dots(scores, group, row, keys, j * step, step, at)
+            self._dots(scores, group, row, keys, _more(j * step, first), step, at)
         with kernel.loop(count - whole * step, "e") as e:
-            self._dots(scores, group, row, keys, whole * step + e, 1, at)
+            self._dots(scores, group, row, keys, _more(whole * step + e, first), 1, at)
 
     def _dots(self, scores: Buffer, group: Value, row: Value, keys: Buffer, key: Value, step: int, at: Operand) -> None:
         """The scores of some neighbouring keys."""
@@ -187,51 +199,80 @@ class Writing:
 
     # -- exponentials --------------------------------------------------------------------------------------
 
-    def _softmax(self, scores: Buffer, inverse: Buffer, row: Value, length: Value) -> None:
-        """The exponentials of each row, zeros for the new positions behind its own; `inverse` becomes one over their sum."""
+    def _softmax(self, scores: Buffer, inverse: Buffer, row: Value, length: Value, oldest: Operand) -> None:
+        """The exponentials of each row, zeros for the positions that it does not see; `inverse` becomes one over their sum."""
         kernel, lanes = self.kernel, self.sizes.machine.lanes
         joined = kernel.stack("joined", float32, (lanes,))
         with kernel.loop(self.sizes.height, "r") as r:
             count = kernel.name_value("count", length + (row + r) % self.sizes.new + 1)
             with kernel.loop(self.sizes.new + length + lanes - count, "e") as e:
                 scores[r, count + e] = constant(-math.inf, float32)
+            before = self._hidden(scores, r, count, oldest) if self.window else 0
             vectors = kernel.name_value("vectors", (count + (lanes - 1)) // lanes)
             joined[0] = constant(-math.inf, float32, lanes)
-            with kernel.loop(vectors, "v") as v:
+            with self._from(before, vectors) as v:
                 joined[0] = maximum(joined.vector(lanes, 0), scores.vector(lanes, r, v * lanes))
             largest = kernel.name_value("largest", join_lanes("max", joined, lanes))
             joined[0] = constant(0.0, float32, lanes)
             whole = kernel.name_value("all", (length + (self.sizes.new + lanes - 1)) // lanes)
-            with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
+            with self._from(before, whole) as v, kernel.lanes(lanes) as lane:
                 scores[r, v * lanes + lane] = exp_of_negative(scores[r, v * lanes + lane] - largest)
                 joined[lane] = joined[lane] + scores[r, v * lanes + lane]
             inverse[r] = 1.0 / join_lanes("sum", joined, lanes)
 
+    def _hidden(self, scores: Buffer, r: Value, count: Value, oldest: Operand) -> Value:
+        """Hide what is too far back for a row that sees this many positions in all; how many vectors stand before all rows'."""
+        kernel, lanes = self.kernel, self.sizes.machine.lanes
+        before = kernel.name_value("before", oldest // lanes)
+        with kernel.loop(maximum(count - self.window - before * lanes, 0), "f") as f:
+            scores[r, before * lanes + f] = constant(-math.inf, float32)
+        return before
+
+    @contextmanager
+    def _from(self, first: Operand, end: Value) -> Iterator[Value]:
+        """A loop over vectors from one on."""
+        with self.kernel.loop(_less(end, first), "v") as v:
+            yield _more(v, first)
+
     # -- values --------------------------------------------------------------------------------------------
 
-    def _mix(self, scores: Buffer, inverse: Buffer, group: Value, row: Value, length: Value) -> None:
+    def _mix(self, scores: Buffer, inverse: Buffer, group: Value, row: Value, length: Value, oldest: Operand) -> None:
         """The sums of the values, so many vectors at a time that their sums stay in registers."""
         across = max(1, CHAINS // self.sizes.height)
         for start in range(0, self.sizes.vectors, across):
-            self._columns(scores, inverse, group, row, length, range(start, min(start + across, self.sizes.vectors)))
+            vectors = range(start, min(start + across, self.sizes.vectors))
+            self._columns(scores, inverse, group, row, length, oldest, vectors)
 
-    def _columns(self, scores: Buffer, inverse: Buffer, group: Value, row: Value, length: Value, vectors: range) -> None:
+    def _columns(
+        self, scores: Buffer, inverse: Buffer, group: Value, row: Value, length: Value, oldest: Operand, vectors: range
+    ) -> None:
         kernel, lanes, height = self.kernel, self.sizes.lanes, self.sizes.height
         sums = kernel.registers("mixed", float32, (height, len(vectors)), lanes)
         for r in range(height):
             for i in range(len(vectors)):
                 sums[r, i] = 0.0
 
-        def add(values: Buffer, count: Operand, at: Operand) -> None:
-            with kernel.loop(count, "j") as j:
+        def add(values: Buffer, first: Operand, end: Operand, at: Operand) -> None:
+            with kernel.loop(_less(end, first), "step") as step:
+                j = _more(step, first)
                 numbers = [kernel.name_value("value", values.vector(lanes, group, j, c * lanes)) for c in vectors]
                 for r in range(height):
                     chance = kernel.name_value("chance", scores[r, at + j].spread(lanes))
                     for i, vector in enumerate(numbers):
                         sums[r, i] = sums[r, i] + chance * vector
 
-        add(self.operands.values, length, 0)
-        add(self.operands.new_values, self.sizes.new, length)
+        add(self.operands.values, oldest, length, 0)
+        add(self.operands.new_values, 0, self.sizes.new, length)
         for r in range(height):
             for i, c in enumerate(vectors):
                 self.operands.result[group, row + r, c * lanes] = sums[r, i] * inverse[r].spread(lanes)
+
+
+def _more(count: Value, first: Operand) -> Value:
+    """A place counted from a first one."""
+    return count if isinstance(first, int) and first == 0 else first + count
+
+
+def _less(end: Operand, first: Operand) -> Operand:
+    """How many places there are from a first one on."""
+    return end if isinstance(first, int) and first == 0 else end - first

@@ -41,14 +41,14 @@ class Sizes:
         return self.batch, self.groups, positions, self.depth
 
 
-def attention(sizes: Sizes, scale: float = 0.3) -> pt.Graph:
+def attention(sizes: Sizes, scale: float = 0.3, window: int = 0) -> pt.Graph:
     shapes = sizes.query, sizes.cache(sizes.room), sizes.cache(sizes.room), sizes.cache(sizes.rows), sizes.cache(sizes.rows)
     names = "query", "keys", "values", "new_keys", "new_values"
     inputs = [pt.variable(name, "float32", shape) for name, shape in zip(names, shapes, strict=True)]
     inputs.append(pt.variable("length", "int64", (1,)))
     query, keys, values, new_keys, new_values, length = (node[0] for node in inputs)
     call = cached_attention(
-        query, (keys, values), (new_keys, new_values), length, sizes.query, sizes.cache(sizes.room), scale, "attention"
+        query, (keys, values), (new_keys, new_values), length, sizes.query, sizes.cache(sizes.room), scale, "attention", window
     )
     return pt.apply_pass(pt.Graph([call], inputs, name="attention", opsets={"": 21}), "InferShape")
 
@@ -65,9 +65,13 @@ most = {"batch": 2, "groups": 3, "each": 3, "rows": 6, "room": 40, "depth": 40}
 
 
 @some
-@given(st.builds(Sizes, **{name: st.integers(1, size) for name, size in most.items()}), st.sampled_from([1.0, 0.3, 0.0]))
-def test_every_length_gives_what_the_body_says(sizes: Sizes, scale: float) -> None:
-    graph = attention(sizes, scale)
+@given(
+    st.builds(Sizes, **{name: st.integers(1, size) for name, size in most.items()}),
+    st.sampled_from([1.0, 0.3, 0.0]),
+    st.sampled_from([0, 1, 5, 19]),
+)
+def test_every_length_gives_what_the_body_says(sizes: Sizes, scale: float, window: int) -> None:
+    graph = attention(sizes, scale, window)
     model = compiled(graph)
     assert schedules(model) == ["cached attention"]
     for length in {0, 1, sizes.room // 2, sizes.room}:
@@ -77,12 +81,14 @@ def test_every_length_gives_what_the_body_says(sizes: Sizes, scale: float) -> No
         np.testing.assert_allclose(result, wanted, atol=2e-5)
 
 
-def test_positions_that_do_not_count_are_not_read() -> None:
+@pytest.mark.parametrize(("window", "oldest"), [(0, 0), (4, 4)])
+def test_positions_that_do_not_count_are_not_read(window: int, oldest: int) -> None:
     sizes = Sizes(1, 2, 2, 3, 20, 16)
-    model, given_arrays = compiled(attention(sizes)), arrays(sizes, 7)
+    model, given_arrays = compiled(attention(sizes, window=window)), arrays(sizes, 7)
     (clean,) = model.run(given_arrays)
     for buffer in given_arrays[1:3]:
         buffer[:, :, 7:] = np.nan
+        buffer[:, :, :oldest] = np.nan
     (result,) = model.run(given_arrays)
     np.testing.assert_array_equal(result, clean)
 
