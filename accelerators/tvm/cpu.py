@@ -49,9 +49,9 @@ class CpuAccelerator(TvmAccelerator):
         return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Taps that meet only padding left out; recurrent layers in two; integers where a model is quantized, and its weights as
-        narrow as they are stored; scales and shifts folded; blocked layouts where convolutions are; numbers of two bytes where
-        they are asked for."""
+        """Signals of any length as images; taps that meet only padding left out; recurrent layers in two; integers where a model
+        is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked layouts where convolutions
+        are; numbers of two bytes where they are asked for."""
         from accelerators.tvm.layouts.blocking import block
         from accelerators.tvm.layouts.folding import fold_scales
         from accelerators.tvm.layouts.kept_weights import pack_weights
@@ -60,9 +60,10 @@ class CpuAccelerator(TvmAccelerator):
         from accelerators.tvm.layouts.quantized_notes import quantized_notes
         from accelerators.tvm.layouts.quantizing import quantize
         from accelerators.tvm.layouts.recurring import project_inputs
+        from accelerators.tvm.layouts.signals import as_images
         from accelerators.tvm.query.support import takes
 
-        given = project_inputs(drop_outer_taps(graph))
+        given = project_inputs(drop_outer_taps(as_images(graph)))
         packed = pack_weights(quantize(given, machine), machine)
         quantized = quantized_notes(given, packed, machine.instruction("int8"))
         held = super().lay_out(packed, machine)

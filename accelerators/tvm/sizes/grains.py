@@ -13,8 +13,8 @@ from graph.graph import Graph
 from graph.node import Node
 from graph.types import TensorType
 
-LARGEST = 128
-"""No symbol counts grains of more pixels."""
+LARGEST = 512
+"""No symbol counts grains of more pixels, or of more numbers of a signal."""
 
 Grains = Mapping[str, int]
 """How many pixels a symbol counts, by its name; of others one."""
@@ -26,15 +26,17 @@ def name_of(size: str | None, node: Node, dimension: int) -> object:
 
 
 def image_symbols(graph: Graph) -> frozenset[object]:
-    """The names of those sizes that are sizes of images, or of signals and volumes, and nothing else."""
+    """The names of those sizes that are sizes of images, or of signals and volumes, and nothing else. The second of two sizes of
+    numbers of floating point may be a signal's length."""
     inside: set[object] = set()
     outside: set[object] = set()
     for node in graph.inputs:
         known = node[0].type
         shape = known.shape if isinstance(known, TensorType) and known.shape is not None else ()
+        first = 1 if len(shape) == 2 and isinstance(known, TensorType) and known.dtype.startswith("float") else 2
         for d, size in enumerate(shape):
             if not isinstance(size, int):
-                (inside if len(shape) > 2 and d > 1 else outside).add(name_of(size, node, d))
+                (inside if d >= first else outside).add(name_of(size, node, d))
     return frozenset(inside - outside)
 
 

@@ -170,10 +170,10 @@ def _slice(reading: Reading, node: Node) -> Sequence[Sizes]:
         d = int(axis) % len(sizes)
         if all(isinstance(value, int) for value in (start, end, step, sizes[d])):
             sizes[d] = len(range(*slice(start, end, step).indices(sizes[d])))
-        elif step != 1:
+        elif not isinstance(step, int) or step < 1:
             raise CompileError(f"a slice with steps of {step} of a dimension of {sizes[d]}")
         else:
-            sizes[d] = _between(reading, start, end, sizes[d])
+            sizes[d] = (_between(reading, start, end, sizes[d]) + (step - 1)) // step
     return (tuple(sizes),)
 
 

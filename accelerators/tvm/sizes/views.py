@@ -53,6 +53,11 @@ class SizedView:
         shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         return SizedView(shape, self.steps, self.offset + first * self.steps[axis])
 
+    def every(self, axis: int, step: int, count: Size) -> SizedView:
+        """So many numbers along a dimension from its first on, each so far from the one before."""
+        shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+        return SizedView(shape, (*self.steps[:axis], self.steps[axis] * step, *self.steps[axis + 1 :]), self.offset)
+
     def one(self, axis: int, index: Size) -> SizedView:
         """The numbers at one place of a dimension, which goes."""
         at = self.part(axis, index, 1)

@@ -137,6 +137,29 @@ def test_slices_at_any_size() -> None:
     check(graph, [{"x": numbers(n, s, 16)} for n, s in [(1, 3), (2, 5), (3, 17)]])
 
 
+def test_slices_with_steps_at_any_size() -> None:
+    """Every second pixel, as networks take that merge patches."""
+    x = pt.variable("x", "float32", ("N", 3, "H", "W"))
+    second, axes = pt.constant(np.array([2, 2])), pt.constant(np.array([2, 3]))
+    far = pt.constant(np.array([2**62, 2**62]))
+    part = pt.op("Slice", x, pt.constant(np.array([0, 1])), far, axes, second)
+    feeds = [{"x": numbers(n, 3, height, width)} for n, height, width in [(1, 2, 2), (2, 6, 4), (1, 18, 34)]]
+    check(pt.Graph([part], [x]), feeds)
+
+
+def test_products_of_two_values_of_any_size() -> None:
+    """Rows, columns and the depth may all be symbols; what is scaled, turned and added is done by the kernel."""
+    a, b = pt.variable("a", "float32", ("N", 2, "S", "D")), pt.variable("b", "float32", ("N", 2, "T", "D"))
+    scores = pt.op("Mul", pt.op("MatMul", a, pt.op("Transpose", b, perm=[0, 1, 3, 2])), pt.constant(np.float32(0.5)))
+    graph = pt.Graph([pt.op("Relu", pt.op("Add", scores, pt.variable("c", "float32", ("S", "T"))))])
+    model, reference = pt.compile(graph, "cpu", config={"NUM_THREADS": 3}), pt.compile(graph, "reference")
+    sizes = [(1, 1, 1, 1), (2, 3, 2, 5), (1, 16, 17, 3), (3, 29, 31, 4), (1, 13, 48, 9), (1, 60, 15, 2), (2, 2, 130, 33)]
+    for n, s, t, d in sizes:
+        feed = {"a": numbers(n, 2, s, d), "b": numbers(n, 2, t, d), "c": numbers(s, t)}
+        np.testing.assert_allclose(model(feed)[0], reference(feed)[0], rtol=2e-5, atol=1e-4)
+    assert specialized(model).sizes == () and [kernel.schedule for kernel in model.kernels()] == ["product"]
+
+
 def recurrent(op: str, x: Any, inputs: int, *rest: Any, **attributes: Any) -> pt.Node:
     """A layer of 20 numbers with random weights, both ways through time where the attributes say so."""
     ways = 2 if attributes.get("direction") == "bidirectional" else 1
@@ -225,11 +248,36 @@ def test_what_has_no_rule_is_compiled_for_each_size() -> None:
     assert len(specialized(model).sizes) == 2
 
 
-def test_convolutions_of_signals_of_any_length_are_compiled_for_each_size() -> None:
+def test_convolutions_of_volumes_of_any_length_are_compiled_for_each_size() -> None:
     """TVM's loops would take many times as long as the kernel for one size."""
-    x = pt.variable("x", "float32", ("N", 4, "L"))
-    model = pt.compile(pt.Graph([pt.op("Conv", x, pt.constant(numbers(6, 4, 3)))]), "cpu")
+    x = pt.variable("x", "float32", ("N", 4, "L", 5, 5))
+    model = pt.compile(pt.Graph([pt.op("Conv", x, pt.constant(numbers(6, 4, 3, 3, 3)))]), "cpu")
     assert "compiled for each size: no kernel for any size takes Conv of these sizes" in " ".join(model.report.notes)
+
+
+def test_a_signal_s_convolutions_of_any_length() -> None:
+    """As networks of speech begin: lengths that are multiples of what they take steps of."""
+    x = pt.variable("x", "float32", ("N", "L"))
+    signal = pt.op("Unsqueeze", x, pt.constant(np.array([1])))
+    first = pt.op("Relu", pt.op("Conv", signal, pt.constant(numbers(8, 1, 10)), strides=[5]))
+    second = pt.op("Conv", first, pt.constant(numbers(8, 8, 3)), pt.constant(numbers(8)), strides=[2])
+    model = check(pt.Graph([second]), [{"x": numbers(n, length)} for n, length in [(1, 30), (2, 50), (1, 1600)]], 1e-4)
+    assert model(numbers(1, 33))[0].shape == (1, 8, 2)
+    assert len(specialized(model).sizes) == 1, "33 is no multiple of ten"
+
+
+@pytest.mark.slow
+def test_all_that_stays_an_image_of_a_signal() -> None:
+    """What convolutions make and read stays an image; a softmax between reads a signal."""
+    x = pt.variable("x", "float32", ("N", 3, "L"))
+    first = pt.op("Conv", x, pt.constant(numbers(20, 3, 4)), pt.constant(numbers(20)), strides=[2], pads=[1, 1])
+    shifted = pt.op("Gelu", pt.op("Add", first, pt.constant(numbers(1, 20, 1))))
+    alone = pt.op("Conv", shifted, pt.constant(numbers(20, 1, 3)), group=20, pads=[1, 1])
+    pooled = pt.op("MaxPool", pt.op("Add", shifted, alone), kernel_shape=[3], pads=[1, 1])
+    turned = pt.op("Transpose", pt.op("Softmax", pooled, axis=1), perm=[0, 2, 1])
+    joined = pt.op("Concat", pooled, shifted, axis=1)
+    outputs = [turned, pooled, joined, pt.op("ConvTranspose", pooled, pt.constant(numbers(20, 3, 2)), strides=[2])]
+    check(pt.Graph(outputs), [{"x": numbers(n, 3, length)} for n, length in [(1, 2), (2, 14), (1, 400)]], 1e-4)
 
 
 @pytest.mark.parametrize("config", [{"ANY_SIZE": False}, {"PRECISION": "bf16"}])

@@ -30,14 +30,11 @@ from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
 from accelerators.tvm.kernels.shared.numbers import stored_bits, write
 from accelerators.tvm.kernels.shared.operands import Matrix
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, best_tile
+from accelerators.tvm.kernels.shared.panels import MANY, Panel, PanelTile, best_tile
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent, is_multiple
-
-MANY = 840
-"""So many rows or keys are a multiple of any tile's: what takes fewest cycles for them takes fewest for many."""
 
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""

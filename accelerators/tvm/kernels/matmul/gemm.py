@@ -24,7 +24,6 @@ from accelerators.tvm.kernels.language import (
     Operand,
     Registers,
     Value,
-    int32,
     maximum,
     minimum,
 )
@@ -42,7 +41,15 @@ from accelerators.tvm.kernels.shared.instructions import (
 )
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, best_tile, share_out
+from accelerators.tvm.kernels.shared.panels import (
+    MANY,
+    Panel,
+    PanelTile,
+    at_most,
+    best_tile,
+    by_height,
+    share_out,
+)
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.tile import kept, pieces
@@ -52,12 +59,6 @@ from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
 from graph.types import Array, numpy_dtype
-
-MANY = 840
-"""So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
-
-MOST_CYCLES = (1 << 31) - 1
-"""More than any number of rows takes."""
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""
@@ -157,18 +158,8 @@ def _any_rows(match: Product, body: Body, machine: Machine) -> Draft | None:
     if match.dtype != "float32":
         raise CompileError(f"there is no product by a matrix of {match.dtype} for any number of rows")
     writing = match.kernel(body, tile.across(match.columns) * match.depth * tile.width)
-    kernel, rows = writing.kernel, as_index(match.rows)
-    tiles = tile.heights()
-    # In memory, since TVM writes out named values wherever they are used.
-    height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
-    height[0], cycles[0] = 0, MOST_CYCLES
-    for other in tiles:
-        taken = (as_index(pieces(match.rows, other.rows)) * other.half_cycles).cast(int32)
-        with kernel.when((rows >= other.rows) & (taken <= cycles[0])):
-            height[0], cycles[0] = other.rows, taken
-    for other in tiles:
-        with kernel.when(height[0].equals(other.rows)):
-            _write(match, writing, other, FMA, None, machine)
+    kernel = writing.kernel
+    by_height(kernel, match.rows, tile.heights(), lambda chosen: _write(match, writing, chosen, FMA, None, machine))
     return writing.problem.draft(kernel, "gemm", {match.right: _packing(match, body, tile, FMA)})
 
 

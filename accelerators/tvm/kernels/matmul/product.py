@@ -2,25 +2,44 @@
 
 As for a constant matrix (`gemm.py`), but a task lays each panel out itself before it meets the rows; a panel that only one tile
 of rows meets is read where it stands. Reshapes, transposes and scalings before and after are ways to read and write
-(`strides.py`)."""
+(`strides.py`). Where rows, columns or the depth are known only when a model is called, there is code for tiles of several widths
+and heights, and the sizes of the call decide which runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
+import attrs
+
+from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Operand, Value, float32, uint16
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import LONG, formula
 from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from accelerators.tvm.kernels.shared.instructions import FMA, instruction_for, widened
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, at_most, best_tile, share_out
+from accelerators.tvm.kernels.shared.panels import (
+    MANY,
+    Panel,
+    PanelTile,
+    at_most,
+    best_tile,
+    by_height,
+    share_out,
+)
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import kept, pieces
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import VALUE_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent, Size, known_least
 from graph.node import Node
+
+LOW = 4
+"""The height of tiles that are narrower than the best, for products of few columns."""
 
 
 def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided | None:
@@ -47,32 +66,74 @@ def find_value_product(root: Node, readers: Readers, version: int) -> TwoSided |
 def product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product; None for any other body."""
     match = found_in(body, "MatMul", find_value_product)
-    shape = () if match is None else shape_of(match.root[0])
-    tile = best_tile(shape[-2], shape[-1], machine) if shape else None
-    if match is None or tile is None:
+    if match is None:
         return None
-    heads = Heads.of(body, "product", shape[:-2])
-    _write(match, heads, shape[-2], shape[-1], tile, machine)
+    *batch, rows, columns = shape_of(match.root[0])
+    tile = best_tile(_example(rows), _example(columns), machine)
+    if tile is None:
+        return None
+    heads = Heads.of(body, "product", tuple(batch))
+    if any(isinstance(size, Extent) for size in (rows, columns, shape_of(match.left.value)[-1])):
+        _write_any(match, heads, rows, columns, tile, machine)
+    else:
+        _write(match, heads, rows, columns, tile, machine)
     return heads.problem.draft(heads.kernel, "product")
+
+
+def _example(size: Size) -> int:
+    """The size, or many where it is not known."""
+    return MANY if isinstance(size, Extent) else size
+
+
+def _write_any(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
+    """Code for tiles of each width, and of each height that any number of rows needs."""
+    if any(element_of(operand.source) != "float32" for operand in match.operands):
+        raise CompileError("there is no product of two narrow values for any size")
+    kernel, wider = heads.kernel, list[int]()
+    for candidate in _widths(tile, columns):
+        fits = as_index(columns) >= candidate.width
+        with kernel.when(fits & (as_index(columns) < wider[-1]) if wider else fits):
+            heights = candidate.heights() if candidate is tile else _low(candidate)
+            by_height(kernel, rows, heights, lambda chosen: _write(match, heads, rows, columns, chosen, machine))
+        wider.append(candidate.width)
+
+
+def _widths(tile: PanelTile, columns: Size) -> Iterator[PanelTile]:
+    """The tile, and narrower ones down to what is the least number of columns."""
+    yield tile
+    least = tile.width
+    for lanes in (tile.lanes, 1):
+        if known_least(columns) < least > lanes:
+            yield PanelTile(tile.rows, 1, lanes)
+            least = lanes
+
+
+def _low(tile: PanelTile) -> list[PanelTile]:
+    """Few heights of a narrow tile."""
+    return [attrs.evolve(tile, rows=rows) for rows in sorted({1, min(LOW, tile.rows)})]
 
 
 def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
     """Tasks, then pairs of a head and a panel, then tiles."""
     kernel, depth, dtype = heads.kernel, shape_of(match.left.value)[-1], element_of(match.root[0])
-    panels, tiles = tile.across(columns), tile.down(rows)
+    name = partial(kept, kernel, is_kept=isinstance(rows, Extent) or isinstance(columns, Extent))
+    panels, tiles = pieces(columns, tile.width), pieces(rows, tile.rows)
+    panels = panels if isinstance(panels, int) else name("panels", panels)
+    tiles = tiles if isinstance(tiles, int) else name("tiles", tiles)
     left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
     factor, wanted = match.left.factor * match.right.factor, (match.chain or (match.root,))[-1][0]
     number = heads.chain(match.chain, match.root[0], wanted, factor, rows, columns)
     instruction = instruction_for(dtype, machine) if left.strides.steps[-1] == 1 else FMA
-    stands = tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
+    stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
 
     def panel_of(head: Head, column: Operand) -> Panel:
         """The panel where it stands, or laid out as the instruction takes it."""
         if stands:
             return Panel(right.buffer, right.at(head, 0, column), right.strides.steps[-2])
-        count, group = depth * tile.width, instruction.group
+        group = instruction.group
         if instruction is FMA:
-            packed = kernel.memory("panel", float32, (count,))
+            numbers = depth * tile.width
+            packed = kernel.memory("panel", float32, (as_index(numbers) if isinstance(numbers, Extent) else numbers,))
             heads.pack(packed, 0, right, head, tile, depth, column)
         else:
             packed = kernel.memory("panel", uint16, (instruction.steps(depth) * group * tile.width,))
@@ -80,14 +141,14 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
         return Panel(packed, 0, tile.width * group, instruction)
 
     def work(pair: Value) -> Callable[[Value], None]:
-        j = kernel.name_value("j", pair % panels)
-        head = heads.head(kernel.name_value("head", pair // panels))
-        column = tile.column(j, columns)
+        j = name("j", pair % panels)
+        head = heads.head(name("head", pair // panels))
+        column = name("column", tile.column(j, columns)) if isinstance(columns, Extent) else tile.column(j, columns)
         panel = panel_of(head, column)
         rows_read = widened(kernel, dtype if instruction is FMA else "float32", tile.rows, depth, tile.lanes)
 
         def each(t: Value) -> None:
-            row = tile.row(t, rows)
+            row = name("row", tile.row(t, rows)) if isinstance(rows, Extent) else tile.row(t, rows)
 
             def group(r: Value, step: Operand) -> Value:
                 return instruction.left(left.buffer, left.at(head, row + r, step * instruction.group))
@@ -103,5 +164,7 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
 
         return each
 
-    tasks = at_most(machine.tasks_for(heads.count * rows * columns * depth, VALUE_PRODUCTS), heads.count * panels * tiles)
-    share_out(kernel, heads.count * panels, tiles, tasks, work)
+    pairs = heads.count * panels if isinstance(panels, int) else as_index(heads.count) * panels
+    pairs = pairs if isinstance(tiles, int) else as_index(pairs)
+    tasks = at_most(machine.tasks_for(heads.count * rows * columns * depth, VALUE_PRODUCTS), pairs * tiles)
+    share_out(kernel, pairs, tiles, tasks, work)

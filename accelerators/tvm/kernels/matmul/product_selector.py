@@ -11,6 +11,7 @@ from accelerators.tvm.kernels.matmul.product import find_value_product
 from accelerators.tvm.kernels.shared.heads import found_in
 from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.sizes.extent import Extent
 from graph.graph import Graph
 from graph.node import Node
 
@@ -35,6 +36,6 @@ class ProductProperty(LabelProperty):
 
 
 def _is_wide(root: Node) -> bool:
-    """Has the product as many columns as any processor's vector? It is not taken where that is not known."""
+    """Has the product as many columns as any processor's vector? Where that is not known it has code for few too."""
     width = (real_shape(root[0]) or (0,))[-1]
-    return isinstance(width, int) and width >= NARROWEST
+    return isinstance(width, Extent) or width >= NARROWEST

@@ -7,7 +7,7 @@ lanes. Where a size is no multiple of the tile's, the last tile overlaps the one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import ClassVar
@@ -21,15 +21,22 @@ from accelerators.tvm.kernels.language import (
     Registers,
     Value,
     float32,
+    int32,
     maximum,
     minimum,
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
-from accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, start, starts
+from accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, pieces, start, starts
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
+
+MANY = 840
+"""So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
+
+MOST_CYCLES = (1 << 31) - 1
+"""More than any number of rows takes."""
 
 FUSED = 8
 """Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
@@ -197,6 +204,25 @@ def share_out(
             each = work(pair)
             with kernel.loop(minimum(tiles, last - pair * tiles) - low, "t_") as step:
                 each(name("t", low + step))
+
+
+def by_height(kernel: Kernel, rows: int, tiles: Sequence[PanelTile], write: Callable[[PanelTile], None]) -> None:
+    """Code for tiles of several heights, of which that runs which covers the rows of a call in the fewest cycles; for a number of
+    rows that is known, the highest alone."""
+    if isinstance(rows, int):
+        write(tiles[-1])
+        return
+    count = as_index(rows)
+    # In memory, since TVM writes out named values wherever they are used.
+    height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
+    height[0], cycles[0] = 0, MOST_CYCLES
+    for tile in tiles:
+        taken = (as_index(pieces(rows, tile.rows)) * tile.half_cycles).cast(int32)
+        with kernel.when((count >= tile.rows) & (taken <= cycles[0])):
+            height[0], cycles[0] = tile.rows, taken
+    for tile in tiles:
+        with kernel.when(height[0].equals(tile.rows)):
+            write(tile)
 
 
 def at_most(tasks: int, count: Operand) -> int:

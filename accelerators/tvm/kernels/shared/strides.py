@@ -169,12 +169,12 @@ def _sliced(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
 
 def _sliced_at_any_size(view: SizedView, slices: Sequence[tuple[int, int, int]], result: tuple[int, ...]) -> SizedView | None:
     """The part whose sizes the result has, given where slices begin along which dimensions, and their steps; None unless they
-    go forward one by one. A slice of a size that is not known lies inside of it, which was assumed when that was worked out."""
+    go forward. A slice of a size that is not known lies inside of it, which was assumed when that was worked out."""
     for axis, start, step in slices:
         size = view.shape[axis]
-        if step != 1:
+        if step < 1:
             return None
         if isinstance(size, int):
             start = slice(start, None).indices(size)[0]
-        view = view.part(axis, size + start if start < 0 else start, result[axis])
+        view = view.part(axis, size + start if start < 0 else start, result[axis]).every(axis, step, result[axis])
     return view

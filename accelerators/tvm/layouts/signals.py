@@ -1,0 +1,154 @@
+"""Signals of any length as images of one row, whose convolutions have kernels for any width.
+
+A convolution of a signal makes an image, and reads one where there is one. Pools, element-wise ops and joins of channels keep it
+so. Anything else reads a signal: the same numbers under another shape, which takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from graph.build import constant
+from graph.graph import Graph
+from graph.names import unique
+from graph.node import Node, NodeEntry
+from graph.rewrite import Rewriter
+from graph.types import TensorType
+
+CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+"""The ops that begin an image."""
+
+POOLS = frozenset({"AveragePool", "MaxPool"})
+"""The ops that make an image of an image by windows."""
+
+BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "dilations": (1,), "output_padding": (0,)}
+"""What stands for the row before an attribute's numbers for the signal; pads have a zero before each of theirs."""
+
+
+def as_images(graph: Graph) -> Graph:
+    """The graph, convolutions of signals whose length is not known as those of images. Linear."""
+    if not any(_begins(node) for node in graph.nodes):
+        return graph
+    return _Images(graph).run()
+
+
+def _begins(node: Node) -> bool:
+    """Is it a convolution of signals of any length by a constant?"""
+    if node.op not in CONVOLUTIONS or node.domain or node.attrs.get("output_shape"):
+        return False
+    is_constant = all(entry is None or entry.node.value is not None for entry in node.inputs[1:])
+    return is_constant and node.inputs[0] is not None and _signal(node.inputs[0]) is not None and _signal(node[0]) is not None
+
+
+def _signal(entry: NodeEntry) -> tuple[Size, ...] | None:
+    """The sizes of signals of any length; None for anything else."""
+    sizes = sizes_of(entry.type)
+    return sizes if sizes is not None and len(sizes) == 3 and isinstance(sizes[2], Extent) else None
+
+
+class _Images:
+    """The walk in the graph's order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.rewriter = Rewriter(graph)
+        self.images: dict[NodeEntry, NodeEntry] = {}
+        """The images, by the old graph's signals."""
+        self._plain: set[NodeEntry] = set()
+        self._names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            image = self._image(node) if node.is_op and not node.domain and len(node.output_names) == 1 else None
+            if image is None:
+                for entry in (*node.reads, *node.captures):
+                    self._need_signal(entry)
+                self.rewriter.keep(node)
+            else:
+                self.images[node[0]] = self.rewriter.keep(node, image)[0]
+        for entry in self.graph.outputs:
+            self._need_signal(entry)
+        return self.rewriter.finish(nodes=())
+
+    def _image(self, node: Node) -> Node | None:
+        """The op on images; None if it stays as it is."""
+        sizes = _signal(node[0])
+        if sizes is None:
+            return None
+        if _begins(node):
+            read, *rest = node.inputs
+            assert read is not None
+            weight = [None if entry is None else self._with_row(entry) for entry in rest[:1]]
+            others = [None if entry is None else self.rewriter.value(entry) for entry in rest[1:]]
+            return self._evolved(node, sizes, (self._need_image(read), *weight, *others))
+        if not any(entry in self.images for entry in node.reads):
+            return None
+        if node.op in POOLS:
+            return self._evolved(node, sizes, (self._need_image(node.reads[0]),))
+        if node.op in ELEMENTWISE and all(self._is_operand(entry, sizes) for entry in node.reads):
+            return self._evolved(node, sizes, tuple([None if e is None else self._operand(e) for e in node.inputs]))
+        if node.op == "Concat" and node.attrs.get("axis") in (1, -2) and all(_signal(entry) for entry in node.reads):
+            joined = node.evolve(attrs={**node.attrs, "axis": 1})
+            return self._evolved(joined, sizes, tuple([self._need_image(entry) for entry in node.reads]))
+        return None
+
+    @staticmethod
+    def _evolved(node: Node, sizes: Sequence[Size], inputs: tuple[NodeEntry | None, ...]) -> Node:
+        """The op with these inputs, what it says of the signal said of an image."""
+        attributes: dict[str, Any] = dict(node.attrs)
+        attributes |= {name: [*row, *attributes[name]] for name, row in BEFORE.items() if attributes.get(name)}
+        if attributes.get("pads"):
+            first, last = attributes["pads"]
+            attributes["pads"] = [0, first, 0, last]
+        return node.evolve(inputs=inputs, attrs=attributes, output_types=(_image_type(node[0], sizes),))
+
+    def _is_operand(self, entry: NodeEntry, sizes: Sequence[Size]) -> bool:
+        """Can an element-wise op on images read it? It is such a signal, one number, or one number for each channel."""
+        array = entry.node.value
+        if array is not None:
+            return array.size == 1 or array.shape in ((1, sizes[1], 1), (sizes[1], 1))
+        return _signal(entry) == tuple(sizes)
+
+    def _operand(self, entry: NodeEntry) -> NodeEntry:
+        """The image, or the constant."""
+        array = entry.node.value
+        if array is None:
+            return self._need_image(entry)
+        return self.rewriter.value(entry) if array.size == 1 else self._with_row(entry)
+
+    def _need_image(self, entry: NodeEntry) -> NodeEntry:
+        """The image of a signal."""
+        if entry not in self.images:
+            self._plain.add(entry)
+            kind = _image_type(entry, _signal(entry) or ())
+            self.images[entry] = self._reshaped(entry, self.rewriter.value(entry), "image", kind)
+        return self.images[entry]
+
+    def _need_signal(self, entry: NodeEntry) -> None:
+        """The signal stands for the value from here on."""
+        if entry in self.images and entry not in self._plain:
+            self._plain.add(entry)
+            assert isinstance(entry.type, TensorType)
+            self.rewriter.replace(entry, self._reshaped(entry, self.images[entry], "signal", entry.type))
+
+    def _reshaped(self, entry: NodeEntry, read: NodeEntry, what: str, kind: TensorType) -> NodeEntry:
+        name = self._name(f"{entry.name}_{what}")
+        return self.rewriter.keep(Node(name, "Reshape", (read,), output_names=(name,), output_types=(kind,)))[0]
+
+    def _with_row(self, entry: NodeEntry) -> NodeEntry:
+        """A constant whose last dimension is the signal's, for one row."""
+        array = entry.node.value
+        assert array is not None
+        wider = array.reshape(*array.shape[:-1], 1, array.shape[-1])
+        return self.rewriter.keep(constant(wider, self._name(f"{entry.name}_row")))[0]
+
+    def _name(self, wanted: str) -> str:
+        return unique(wanted, self._names)
+
+
+def _image_type(entry: NodeEntry, sizes: Sequence[Size]) -> TensorType:
+    """The type of the image of a signal of these sizes."""
+    assert isinstance(entry.type, TensorType)
+    return TensorType(entry.type.dtype, (*sizes[:2], 1, *sizes[2:]))
