@@ -19,6 +19,8 @@ class Gpu:
     """The number of threads that run in step."""
     registers: int = 65536
     """The registers of a core, of 32 bits each."""
+    has_tensor_cores: bool = False
+    """Do its warps multiply matrices of float16 and of bfloat16, and copy to shared memory while they do?"""
 
 
 CORES = {
@@ -27,13 +29,17 @@ CORES = {
 }
 """The cores of a large GPU of each architecture of NVIDIA's."""
 
+TENSOR_CORES = 80
+"""The first architecture of NVIDIA's with the instructions that kernels for tensor cores use."""
+
 USUAL_CORES = 64
 """The number of cores that is taken for a GPU that nothing is known of. Kernels for OpenCL are the same for every driver."""
 
 
 def cuda_gpu(arch: str) -> Gpu:
     """A GPU of NVIDIA's; the shared memory is what a kernel has without asking for more."""
-    return Gpu(CORES.get(arch.rstrip("af"), USUAL_CORES), 1024, 49152)
+    name = arch.rstrip("af")
+    return Gpu(CORES.get(name, USUAL_CORES), 1024, 49152, has_tensor_cores=int(name.removeprefix("sm_")) >= TENSOR_CORES)
 
 
 def opencl_gpu(arch: str) -> Gpu:

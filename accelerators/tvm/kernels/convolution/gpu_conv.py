@@ -4,23 +4,40 @@ all input channels. The matrix of pixels is never written: threads read the imag
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.image import Image
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, packed_side, spots
+from accelerators.tvm.kernels.shared.gpu_product import (
+    Product,
+    Side,
+    Spot,
+    lay_steps,
+    own_thread,
+    packed_side,
+    spots,
+)
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.tensor_feed import (
+    Source,
+    TensorSide,
+    has_tensor_cores,
+    packed_tensor_side,
+    widest_copy,
+)
+from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
 from accelerators.tvm.machine.machine import Machine
 from graph.types import Array
 
@@ -29,17 +46,24 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     """A convolution with constant weights and what follows it; None for any other body, and where each channel has a filter of
     its own, which is no product."""
 
+    roots = [node for node in body.ops if node.op == "Conv"]
+    elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
+    on_tensor_cores = has_tensor_cores(machine, *elements)
+
     def cut(image: Image) -> _Layer | None:
-        return None if image.outs == image.groups else _Layer(image, _best(image, machine))
+        return None if image.outs == image.groups else _Layer(image, _best(image, machine, on_tensor_cores))
 
-    return draft_layer(body, "gpu_convolution", cut)
+    return draft_layer(body, "gpu_convolution_on_tensor_cores" if on_tensor_cores else "gpu_convolution", cut)
 
 
-def _best(image: Image, machine: Machine) -> BlockTile:
+def _best(image: Image, machine: Machine, on_tensor_cores: bool) -> BlockTile | TensorTile:
     """The cut that takes the fewest cycles, of those whose threads stay at one column."""
-    work = Work(image.outs // image.groups, image.batch * image.pixels, image.depth, image.groups)
-    candidates = [tile for tile in tiles(machine.gpu) if tile.slice_threads % tile.columns == 0]
-    return choose("tile", candidates, lambda tile: cycles(tile, work, machine.gpu))
+    work, gpu = Work(image.outs // image.groups, image.batch * image.pixels, image.depth, image.groups), machine.gpu
+    if on_tensor_cores:
+        tensor = [tile for tile in tensor_tiles(gpu) if tile.slice_threads % tile.columns == 0]
+        return choose("tile", tensor, lambda tile: tensor_cycles(tile, work, gpu))
+    candidates = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
+    return choose("tile", candidates, lambda tile: cycles(tile, work, gpu))
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -47,7 +71,7 @@ class _Layer:
     """One convolution and its cut."""
 
     image: Image
-    tile: BlockTile
+    tile: BlockTile | TensorTile
 
     @property
     def inner(self) -> int:
@@ -81,16 +105,20 @@ class _Layer:
         return self.image.groups * self.blocks[1] * self.steps * self.tile.depth * self.tile.rows
 
     def pack(self, array: Array) -> Array:
-        """The weights [group, tile, depth, output channel], with zeros where a tile reaches beyond."""
-        image, tile = self.image, self.tile
+        """The weights [group, tile, step, depth, output channel], with zeros where a tile reaches beyond; for tensor cores each
+        step has its channels first."""
+        image, rows, deep = self.image, self.tile.rows, self.tile.depth
+        is_turned = isinstance(self.tile, TensorTile)
         grouped = array.reshape(image.groups, self.outs, self.inner, image.taps)
         ordered = grouped.transpose(0, 3, 2, 1) if self.by_taps else grouped.transpose(0, 2, 3, 1)
         matrix = ordered.reshape(image.groups, image.depth, self.outs)
-        packed = new_weight((image.groups, self.blocks[1], self.steps * tile.depth, tile.rows), array.dtype)
+        shape = (image.groups, self.blocks[1], self.steps, *((rows, deep) if is_turned else (deep, rows)))
+        packed = new_weight(shape, array.dtype)
         packed[...] = np.zeros((), array.dtype)
-        for block in range(self.blocks[1]):
-            part = matrix[:, :, block * tile.rows : (block + 1) * tile.rows]
-            packed[:, block, : image.depth, : part.shape[2]] = part
+        for group in range(image.groups):
+            for block in range(self.blocks[1]):
+                steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
+                lay_steps(steps, matrix[group, :, block * rows : (block + 1) * rows])
         return packed.reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
@@ -100,8 +128,6 @@ class _Layer:
         with kernel.launch((*self.blocks, image.groups), tile.threads) as (block, band, group, thread):
             own = own_thread(tile, thread)
             first = (group * self.blocks[1] + band) * (self.steps * tile.depth * tile.rows)
-            left = packed_side(tile, own, tile.rows, weight, first)
-            right = self._pixels(kernel, source, own, block, group)
 
             def store(total: Value, row: Value, column: Value) -> None:
                 pixel = block * tile.columns + column
@@ -112,15 +138,43 @@ class _Layer:
                 None if self.outs % tile.rows == 0 else as_index(self.outs) - band * tile.rows,
                 None if columns % tile.columns == 0 else as_index(columns) - block * tile.columns,
             )
-            Product(kernel, tile, thread, left, right).write(self.tile.steps(image.depth), store, bounds)
+            if isinstance(tile, TensorTile):
+                copied = self._copied_pixels(kernel, source, own, block, group)
+                weights = packed_tensor_side(tile, own, tile.rows, weight, first)
+                TensorProduct(kernel, tile, thread, weights, copied).write(tile.steps(image.depth), store, bounds)
+            else:
+                sides = packed_side(tile, own, tile.rows, weight, first), self._pixels(kernel, source, own, block, group)
+                Product(kernel, tile, thread, *sides).write(tile.steps(image.depth), store, bounds)
 
     def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> Side:
         """The side of the image: a thread reads always at the same column."""
+        lanes = WIDTH if self._is_plain and self.image.pixels % WIDTH == 0 else 1
+        listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
+        taps = self._taps(kernel, listed[0], block, group)
+
+        def number(step: Value, spot: Spot) -> Value:
+            read_from = taps(step, spot)
+            numbers = read(source, read_from.position, lanes)
+            return numbers if read_from.is_inside is None else if_inside(read_from.is_inside, numbers, 0.0)
+
+        return Side(self.tile.columns, listed, lanes, number)
+
+    def _copied_pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> TensorSide:
+        """The same for tensor cores."""
+        lanes = widest_copy(self.image.pixels) if self._is_plain else 1
+        listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
+        taps = self._taps(kernel, listed[0], block, group)
+        return TensorSide(source, self.tile.columns, self.tile.depth, listed, lanes, taps, turned=False)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Do the columns stand in memory as they are?"""
+        return self.image.is_pointwise and all(stride == 1 for stride in self.image.strides)
+
+    def _taps(self, kernel: Kernel, first: Spot, block: Value, group: Value) -> Callable[[Value, Spot], Source]:
+        """Where in the image the number of a spot stands, whose column is always that of the first spot."""
         image, tile = self.image, self.tile
-        is_plain = image.is_pointwise and all(stride == 1 for stride in image.strides)
-        lanes = WIDTH if is_plain and image.pixels % WIDTH == 0 else 1
-        listed = spots(tile, own, tile.columns, lanes, turned=False)
-        column = kernel.name_value("column", block * tile.columns + listed[0].at)
+        column = kernel.name_value("column", block * tile.columns + first.at)
         pixel = kernel.name_value("pixel", column % image.pixels)
         picture = kernel.name_value("picture", column // image.pixels)
         corner = [
@@ -129,7 +183,7 @@ class _Layer:
         ]
         in_columns = [] if image.batch * image.pixels % tile.columns == 0 else [column < image.batch * image.pixels]
 
-        def number(step: Value, spot: Spot) -> Value:
+        def source(step: Value, spot: Spot) -> Source:
             k = step * tile.depth + spot.k
             if self.by_taps:
                 per_tap = self.inner // tile.depth
@@ -143,11 +197,10 @@ class _Layer:
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
-            position = _flat(positions, image.sizes)
-            numbers = read(source, (picture, group * self.inner + channel, position), lanes)
-            return if_inside(all_of(tests), numbers, 0.0) if tests else numbers
+            at = (picture, group * self.inner + channel, _flat(positions, image.sizes))
+            return Source(at, all_of(tests) if tests else None)
 
-        return Side(tile.columns, listed, lanes, number)
+        return source
 
     def _coordinate(self, pixel: Value, dimension: int) -> Value:
         """The output pixel's place along a dimension."""

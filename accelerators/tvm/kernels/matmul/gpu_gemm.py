@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.language import Buffer, Value, all_of, if_inside
+from accelerators.tvm.kernels.language import Buffer, Value, all_of, element_named, if_inside
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.matmul.gemm import Product as Match
 from accelerators.tvm.kernels.matmul.gemm import find_product
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, packed_side, spots
+from accelerators.tvm.kernels.shared.gpu_product import (
+    Product,
+    Side,
+    Spot,
+    lay_steps,
+    own_thread,
+    packed_side,
+    spots,
+)
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.tensor_feed import (
+    Source,
+    TensorSide,
+    has_tensor_cores,
+    packed_tensor_side,
+    widest_copy,
+)
+from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array, numpy_dtype
@@ -27,14 +46,12 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
     match = find_product(body)
     if match is None or isinstance(match.rows, Extent):
         return None
-    work = Work(match.rows, match.columns, match.depth)
-    layer = _Layer(match, choose("tile", tiles(machine.gpu), lambda tile: cycles(tile, work, machine.gpu)))
+    layer = _layer(match, body, machine)
     writing = match.kernel(body, layer.numbers)
     kernel, tile = writing.kernel, layer.tile
     with kernel.launch((*layer.blocks, 1), tile.threads) as (block, band, _, thread):
         own = own_thread(tile, thread)
-        left = layer.rows_side(writing.left, own, band)
-        right = packed_side(tile, own, tile.columns, writing.right, block * (layer.steps * tile.depth * tile.columns))
+        first = block * (layer.steps * tile.depth * tile.columns)
         bounds = (
             None if match.rows % tile.rows == 0 else as_index(match.rows) - band * tile.rows,
             None if match.columns % tile.columns == 0 else as_index(match.columns) - block * tile.columns,
@@ -43,9 +60,25 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
         def store(total: Value, row: Value, column: Value) -> None:
             writing.writer.store(total, (band * tile.rows + row, block * tile.columns + column))
 
-        Product(kernel, tile, thread, left, right).write(tile.steps(match.depth), store, bounds)
+        if isinstance(tile, TensorTile):
+            left = layer.copied_side(writing.left, own, band)
+            right = packed_tensor_side(tile, own, tile.columns, writing.right, first)
+            TensorProduct(kernel, tile, thread, left, right).write(tile.steps(match.depth), store, bounds)
+        else:
+            sides = layer.rows_side(writing.left, own, band), packed_side(tile, own, tile.columns, writing.right, first)
+            Product(kernel, tile, thread, *sides).write(tile.steps(match.depth), store, bounds)
     dtype = element_of(body.graph.inputs[match.right][0])
-    return writing.problem.draft(kernel, "gpu_gemm", {match.right: GradualPack(lambda array: layer.pack(array, dtype))})
+    name = "gpu_gemm_on_tensor_cores" if isinstance(tile, TensorTile) else "gpu_gemm"
+    return writing.problem.draft(kernel, name, {match.right: GradualPack(lambda array: layer.pack(array, dtype))})
+
+
+def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
+    """The product as it is cut, for tensor cores where both matrices are of a type that they multiply."""
+    work, gpu = Work(match.rows, match.columns, match.depth), machine.gpu
+    elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
+    if has_tensor_cores(machine, *elements):
+        return _Layer(match, choose("tile", tensor_tiles(gpu), lambda tile: tensor_cycles(tile, work, gpu)))
+    return _Layer(match, choose("tile", tiles(gpu), lambda tile: cycles(tile, work, gpu)))
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -53,7 +86,7 @@ class _Layer:
     """One product and its cut."""
 
     match: Match
-    tile: BlockTile
+    tile: BlockTile | TensorTile
 
     @property
     def steps(self) -> int:
@@ -71,27 +104,53 @@ class _Layer:
         return self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
 
     def pack(self, array: Array, dtype: str) -> Array:
-        """The constant matrix [tile, depth, column], with zeros where a tile reaches beyond."""
-        matrix, width = self.match.matrix(array), self.tile.columns
-        packed = new_weight((self.blocks[0], self.steps * self.tile.depth, width), numpy_dtype(dtype))
+        """The constant matrix [tile, step, depth, column], with zeros where a tile reaches beyond; for tensor cores each step has
+        its columns first."""
+        matrix, width, deep = self.match.matrix(array), self.tile.columns, self.tile.depth
+        is_turned = isinstance(self.tile, TensorTile)
+        packed = new_weight((self.blocks[0], self.steps, *((width, deep) if is_turned else (deep, width))), numpy_dtype(dtype))
         packed[...] = np.zeros((), packed.dtype)
         for block in range(self.blocks[0]):
             part = as_stored(matrix[:, block * width : (block + 1) * width], dtype)
-            packed[block, : self.match.depth, : part.shape[1]] = part
+            steps = packed[block].swapaxes(1, 2) if is_turned else packed[block]
+            lay_steps(steps, part)
         return self.match.scaled(packed)
 
     def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
         """The side of the values: neighbouring threads read along the depth, as the numbers stand."""
         match, tile = self.match, self.tile
         lanes = WIDTH if match.depth % WIDTH == 0 else 1
-        is_whole = self.steps * tile.depth == match.depth
+        inside = self._inside()
 
         def number(step: Value, spot: Spot) -> Value:
             k, row = step * tile.depth + spot.k, band * tile.rows + spot.at
-            tests = [] if is_whole else [k < match.depth]
-            if match.rows % tile.rows:
-                tests.append(row < match.rows)
+            tests = inside(k, row)
             numbers = read(left, (row, k), lanes)
             return if_inside(all_of(tests), numbers, 0.0) if tests else numbers
 
         return Side(tile.rows, spots(tile, own, tile.rows, lanes, turned=True), lanes, number, turned=True)
+
+    def copied_side(self, left: Buffer, own: Value, band: Value) -> TensorSide:
+        """The same for tensor cores."""
+        tile, lanes = self.tile, widest_copy(self.match.depth)
+        inside = self._inside()
+
+        def source(step: Value, spot: Spot) -> Source:
+            k, row = step * tile.depth + spot.k, band * tile.rows + spot.at
+            tests = inside(k, row)
+            return Source((row, k), all_of(tests) if tests else None)
+
+        return TensorSide(
+            left, tile.rows, tile.depth, spots(tile, own, tile.rows, lanes, turned=True), lanes, source, turned=True
+        )
+
+    def _inside(self) -> Callable[[Value, Value], list[Value]]:
+        """The tests of whether a place of the left matrix is in it."""
+        match, tile = self.match, self.tile
+        is_whole = self.steps * tile.depth == match.depth
+
+        def tests(k: Value, row: Value) -> list[Value]:
+            listed = [] if is_whole else [k < match.depth]
+            return listed + ([row < match.rows] if match.rows % tile.rows else [])
+
+        return tests

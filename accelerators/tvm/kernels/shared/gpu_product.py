@@ -12,7 +12,9 @@ import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32
 from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums, Tile
 from accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
+from graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -68,7 +70,7 @@ class Product:
     def _shared(self, name: str, side: Side) -> Buffer:
         return self.kernel.shared(name, float32, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
 
-    def write(self, steps: int, store: Callable[[Value, Value, Value], None], bounds: tuple[Value | None, Value | None]) -> None:
+    def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
         """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
         bounds; a bound of None is never reached."""
         kernel, tile = self.kernel, self.tile
@@ -87,10 +89,15 @@ class Product:
                 with kernel.when(step + 1 < steps):
                     self._put((step + 1) % STAGES)
                 kernel.barrier()
-        if tile.slices > 1:
-            self._join(store, bounds)
-        else:
-            self._store(lambda row, column: self.sums[row, column], store, bounds)
+        count = tile.high * tile.wide
+        sums = Sums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count)
+        sums.store(self._lines(), store, bounds)
+
+    def _sum(self, number: int) -> Value:
+        return self.sums[divmod(number, self.tile.wide)]
+
+    def _set_sum(self, number: int, value: Value) -> None:
+        self.sums[divmod(number, self.tile.wide)] = value
 
     def _step(self, step: Value) -> Value:
         """The number of the slice's step among those of all slices."""
@@ -144,48 +151,17 @@ class Product:
             numbers[first] = self.memory[side].vector(width, self._first(side, stage) + k * side.pitch + at)
         return numbers
 
-    def _join(self, store: Callable[[Value, Value, Value], None], bounds: tuple[Value | None, Value | None]) -> None:
-        """The slices' sums go through shared memory, and the first slice adds them up in order."""
-        kernel, tile = self.kernel, self.tile
-        size = tile.rows * tile.columns
-        parts = kernel.shared("parts", float32, ((tile.slices - 1) * size,))
-
-        def position(row: int, column: int) -> Value:
-            return (row * tile.wide + column) * tile.slice_threads + self.own
-
-        with kernel.when(self.slice > 0):
-            for row in range(tile.high):
-                for column in range(tile.wide):
-                    parts[(self.slice - 1) * size + position(row, column)] = self.sums[row, column]
-        kernel.barrier()
-        with kernel.when(self.slice.equals(0)):
-            for row in range(tile.high):
-                for column in range(tile.wide):
-                    with kernel.loop(tile.slices - 1, "part") as part:
-                        self.sums[row, column] = self.sums[row, column] + parts[part * size + position(row, column)]
-            self._store(lambda row, column: self.sums[row, column], store, bounds)
-
-    def _store(
-        self, total: Callable[[int, int], Value], store: Callable[[Value, Value, Value], None],
-        bounds: tuple[Value | None, Value | None],
-    ) -> None:
+    def _lines(self) -> list[Line]:
+        """Where each of the thread's sums stands in the tile."""
         tile = self.tile
-        for r in range(tile.high):
-            row = _place(self.row, r, tile.high, tile.rows)
-            with self._below(row, bounds[0]):
-                for c in range(tile.wide):
-                    column = _place(self.column, c, tile.wide, tile.columns)
-                    with self._below(column, bounds[1]):
-                        store(total(r, c), row, column)
-
-    def _below(self, at: Value, bound: Value | None) -> ExitStack:
-        stack = ExitStack()
-        if bound is not None:
-            stack.enter_context(self.kernel.when(at < bound))
-        return stack
+        columns = [_place(self.column, c, tile.wide, tile.columns) for c in range(tile.wide)]
+        return [
+            Line(_place(self.row, r, tile.high, tile.rows), [(column, r * tile.wide + c) for c, column in enumerate(columns)])
+            for r in range(tile.high)
+        ]
 
 
-def own_thread(tile: BlockTile, thread: Value) -> Value:
+def own_thread(tile: Tile, thread: Value) -> Value:
     """A thread's number in its slice."""
     return thread % tile.slice_threads if tile.slices > 1 else thread
 
@@ -212,13 +188,13 @@ def packed_side(
     )
 
 
-def spots(tile: BlockTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+def spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
     """What each thread of a slice fills: spots beside each other go to threads beside each other, along the depth where the
     numbers in memory stand so (`turned`), else along the tile."""
     return _spots(tile, own, extent, lanes, turned)
 
 
-def _spots(tile: BlockTile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
+def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
     line = (tile.depth if turned else extent) // lanes
     count = line * (extent if turned else tile.depth)
     listed = []
@@ -231,3 +207,12 @@ def _spots(tile: BlockTile, own: Value, extent: int, lanes: int, turned: bool) -
         along = along * lanes
         listed.append(Spot(along, line_number, is_own) if turned else Spot(line_number, along, is_own))
     return tuple(listed)
+
+
+def lay_steps(into: Array, matrix: Array) -> None:
+    """Fill [step, depth, position] with a matrix of the whole depth, from the first position on; the rest stays."""
+    deep, count = into.shape[1], matrix.shape[1]
+    whole, rest = divmod(len(matrix), deep)
+    into[:whole, :, :count] = matrix[: whole * deep].reshape(whole, deep, count)
+    if rest:
+        into[whole, :rest, :count] = matrix[whole * deep :]

@@ -80,7 +80,8 @@ def test_the_text_of_a_kernel_is_the_one_kept(kind: str, request: pytest.Fixture
 
 
 GPU_KERNELS = {
-    "matmul": "gpu_gemm", "convolution": "gpu_convolution", "attention": "gpu_attention", "chain": "chain", "scatter": "scatter"
+    "matmul": "gpu_gemm", "matmul_of_bfloat16": "gpu_gemm_on_tensor_cores", "convolution": "gpu_convolution",
+    "attention": "gpu_attention", "chain": "chain", "scatter": "scatter",
 }
 """Kernels of the graphs above for a GPU, and the schedule of each."""
 

@@ -1,0 +1,138 @@
+"""What the 32 threads of a warp do together on an NVIDIA GPU: products of small matrices, and the moves that feed them.
+
+Each is a function of CUDA around one instruction of PTX. All threads of a warp come to it at once. Arguments that stand in memory
+are given by their first number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accelerators.tvm.kernels.language.intrinsics import Emit, Intrinsic
+from accelerators.tvm.kernels.language.types import (
+    Element,
+    Type,
+    bfloat16,
+    float16,
+    float32,
+    index,
+    type_of,
+    uint16,
+    uint32,
+)
+
+WARP = 32
+"""The threads of a warp."""
+
+PART = 8
+"""The numbers of two bytes in a row of the small matrices that are moved: 16 bytes."""
+
+HIGH, WIDE, DEEP = 16, 8, 16
+"""One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums."""
+
+
+def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool]) -> Emit:
+    """A call of a function in CUDA's text, which travels with the call. Some of its arguments are the addresses of numbers."""
+    source = f"__device__ __forceinline__ void {name}({parameters}) {{\n{body}}}\n"
+
+    def emit(script: Any, dtype: str, given: Sequence[Any]) -> Any:
+        passed = [script.address_of(value) if pointer else value for value, pointer in zip(given, is_pointer, strict=True)]
+        return script.call_intrin("void", "tirx.cuda.func_call", name, *passed, source)
+
+    return emit
+
+
+def _product(types: Sequence[Type]) -> Type | None:
+    wanted = [type_of(float32), type_of(uint32), type_of(uint32)]
+    return types[0] if list(types) == wanted else None
+
+
+def _multiplying(element: Element) -> Intrinsic:
+    """Sums, four of each thread, with the products of a left matrix, four words of each, and a right one, two words of each.
+
+    Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. Of the left matrix it has
+    pairs of neighbours along the depth: of rows g and g + 8 those at 2 t, then of both those at 2 t + 8; of the right one those
+    of column g at 2 t, and at 2 t + 8."""
+    short = element.short
+    return Intrinsic(
+        f"multiply_{short}", _product, "the first of four float32, of four uint32 and of two uint32",
+        _cuda(
+            f"partita_multiply_{short}", "float* sums, const unsigned* left, const unsigned* right",
+            f'  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{short}.{short}.f32 '
+            '{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
+            '    : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])\n'
+            '    : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));\n',
+            (True, True, True),
+        ),
+    )
+
+
+MULTIPLY = {element: _multiplying(element) for element in (float16, bfloat16)}
+"""The instruction for products of each element type: mma.sync m16n8k16."""
+
+
+def _loading(types: Sequence[Type]) -> Type | None:
+    return types[0] if list(types) == [type_of(uint32), type_of(uint16)] else None
+
+
+def _load(name: str, form: str) -> Intrinsic:
+    return Intrinsic(
+        name, _loading, "the first of four uint32, and a number of two bytes in shared memory",
+        _cuda(
+            f"partita_{name}", "unsigned* parts, const void* row",
+            "  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(row));\n"
+            f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{form}.shared.b16 {{%0, %1, %2, %3}}, [%4];"\n'
+            '    : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3]) : "r"(at) : "memory");\n',
+            (True, True),
+        ),
+    )
+
+
+load_matrices = _load("load_matrices", "")
+"""Reads four matrices of 8 x 8 numbers of two bytes from shared memory. Thread 8 i + r says where row r of matrix i begins, and
+thread 4 g + t gets the numbers 2 t and 2 t + 1 of row g of each."""
+
+load_turned_matrices = _load("load_turned_matrices", ".trans")
+"""The same, but thread 4 g + t gets the numbers of rows 2 t and 2 t + 1 in column g of each."""
+
+
+def _copying(types: Sequence[Type]) -> Type | None:
+    fits = len(types) == 3 and types[0] is type_of(uint16) and types[1].element.bits == 16 and types[2] is type_of(index)
+    return types[0] if fits else None
+
+
+def _copy(count: int) -> Intrinsic:
+    size = 2 * count
+    how = "cg" if size == 16 else "ca"  # Only copies of 16 bytes can pass by the first cache.
+    return Intrinsic(
+        f"copy_{count}", _copying, "numbers of two bytes in shared memory and in memory, and a count of bytes",
+        _cuda(
+            f"partita_copy_{count}", "void* into, const void* from, int bytes",
+            "  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(into));\n"
+            f'  asm volatile("cp.async.{how}.shared.global [%0], [%1], {size}, %2;" :: "r"(at), "l"(from), "r"(bytes)'
+            ' : "memory");\n',
+            (True, True, False),
+        ),
+    )
+
+
+COPIES = {count: _copy(count) for count in (8, 4, 2)}
+"""Copies of so many numbers of two bytes from memory to shared memory, which go on while the thread does: cp.async. So many bytes
+are read, all or none, and zeros fill up the rest."""
+
+close_copies = Intrinsic(
+    "close_copies", lambda types: None if types else type_of(uint32), "nothing",
+    _cuda("partita_close_copies", "", '  asm volatile("cp.async.commit_group;" ::: "memory");\n', ()),
+)
+"""The thread's copies since the last such call are a group."""
+
+
+def _waiting(count: int) -> Intrinsic:
+    return Intrinsic(
+        f"wait_for_copies_but_{count}", lambda types: None if types else type_of(uint32), "nothing",
+        _cuda(f"partita_wait_but_{count}", "", f'  asm volatile("cp.async.wait_group {count};" ::: "memory");\n', ()),
+    )
+
+
+WAITS = tuple([_waiting(count) for count in range(4)])
+"""The thread waits until all groups of its copies but the last so many are done."""

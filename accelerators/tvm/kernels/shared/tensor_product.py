@@ -1,0 +1,114 @@
+"""A product of matrices of two-byte numbers on the tensor cores of a GPU, each sum in float32.
+
+Both operands of a block's tile go step by step through shared memory. While one step is multiplied the next ones are on their
+way. So there is one barrier a step."""
+
+from __future__ import annotations
+
+from accelerators.tvm.kernels.language import Kernel, Value, float32, uint32
+from accelerators.tvm.kernels.language.tensor_cores import (
+    DEEP,
+    HIGH,
+    MULTIPLY,
+    PART,
+    WAITS,
+    WARP,
+    WIDE,
+    close_copies,
+)
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.gpu_product import own_thread
+from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums
+from accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+
+
+class TensorProduct:
+    """Writes the loops of one tile."""
+
+    def __init__(self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide) -> None:
+        self.kernel, self.tile = kernel, tile
+        self.multiply = MULTIPLY[left.buffer.element]
+        self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
+        self.own = own_thread(tile, thread)
+        self.lane = kernel.name_value("lane", thread % WARP)
+        self.row = kernel.name_value("row", self.own // WARP // tile.across * tile.high)
+        self.column = kernel.name_value("column", self.own // WARP % tile.across * tile.wide)
+        self.left = Feed(kernel, "left", left, tile.stages * tile.slices)
+        self.right = Feed(kernel, "right", right, tile.stages * tile.slices)
+        self.has_copies = self.left.is_copied or self.right.is_copied
+        self.sums = kernel.stack("sums", float32, (tile.sums,))
+
+    def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
+        """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
+        bounds; a bound of None is never reached."""
+        kernel, ahead = self.kernel, self.tile.stages - 1
+        for number in range(self.tile.sums):
+            self.sums[number] = 0.0
+        for stage in range(ahead):
+            if stage < steps:
+                self._begin(as_index(stage), as_index(stage))
+                self._end(as_index(stage))
+            self._close()
+        with kernel.loop(steps, "step") as step:
+            if self.has_copies:
+                kernel.do(WAITS[ahead - 1]())
+            kernel.barrier()
+            if steps > ahead:
+                with kernel.when(step + ahead < steps):
+                    self._begin(step + ahead, (step + ahead) % self.tile.stages)
+            self._close()
+            self._multiply(step % self.tile.stages)
+            if steps > ahead and not (self.left.is_copied and self.right.is_copied):
+                with kernel.when(step + ahead < steps):
+                    self._end((step + ahead) % self.tile.stages)
+        sums = Sums(kernel, self.tile, self.slice, self.own, self.sums.__getitem__, self.sums.__setitem__, self.tile.sums)
+        sums.store(self._lines(), store, bounds)
+
+    def _begin(self, step: Value, stage: Value) -> None:
+        own_step = step * self.tile.slices + self.slice if self.tile.slices > 1 else step
+        for feed in (self.left, self.right):
+            feed.begin(own_step, self._first(feed, stage))
+
+    def _end(self, stage: Value) -> None:
+        for feed in (self.left, self.right):
+            feed.end(self._first(feed, stage))
+
+    def _close(self) -> None:
+        if self.has_copies:
+            self.kernel.do(close_copies())
+
+    def _first(self, feed: Feed, stage: Value) -> Value:
+        """Where the slice's part of a stage begins in shared memory."""
+        return (stage * self.tile.slices + self.slice) * feed.side.size
+
+    def _multiply(self, stage: Value) -> None:
+        """The products of a step: for each 16 of its depth a warp reads its rows and columns, and multiplies all by all."""
+        kernel, tile = self.kernel, self.tile
+        high, wide = tile.high // HIGH, tile.wide // WIDE
+        first_left = kernel.name_value("first_left", self._first(self.left, stage))
+        first_right = kernel.name_value("first_right", self._first(self.right, stage))
+        left = kernel.stack("left_now", uint32, (4 * high,))
+        right = kernel.stack("right_now", uint32, (2 * wide,))
+        with kernel.loop(tile.depth // DEEP, "part") as part:
+            for i in range(high):
+                self.left.load(left[4 * i], first_left, part * DEEP, self.row + i * HIGH, self.lane, is_left=True)
+            for j in range(0, wide, 2):
+                self.right.load(right[2 * j], first_right, part * DEEP, self.column + j * WIDE, self.lane, is_left=False)
+            for i in range(high):
+                for j in range(wide):
+                    kernel.do(self.multiply(self.sums[4 * (i * wide + j)], left[4 * i], right[2 * j]))
+
+    def _lines(self) -> list[Line]:
+        """Where each of the thread's sums stands in the tile: rows g and g + 8 and two neighbouring columns of each product."""
+        tile, wide = self.tile, self.tile.wide // WIDE
+        columns = [self.column + (j * WIDE + c) + self.lane % 4 * 2 for j in range(wide) for c in range(2)]
+
+        def numbers(i: int, half: int) -> list[int]:
+            return [4 * (i * wide + j) + 2 * half + c for j in range(wide) for c in range(2)]
+
+        return [
+            Line(self.row + (i * HIGH + half * PART) + self.lane // 4, list(zip(columns, numbers(i, half), strict=True)))
+            for i in range(tile.high // HIGH)
+            for half in range(2)
+        ]

@@ -1,0 +1,154 @@
+"""Kernels for the tensor cores of GPUs: run in numpy as they are written, by the tables of the PTX manual, and assembled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.convolution import gpu_conv
+from accelerators.tvm.kernels.language import Kernel, uint16, uint32
+from accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.matmul import gpu_gemm
+from accelerators.tvm.kernels.shared.gpu_tile import Work
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.machine.gpu import cuda_gpu
+from accelerators.tvm.machine.machine import gpu_machine
+from graph.interpret import interpret
+from graph.types import Array, numpy_dtype
+from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
+from tests.accelerators.tvm.lockstep import Hazard, run
+from tests.accelerators.tvm.running import compiled, doubled
+
+pytest.importorskip("tvm")
+
+SMALL = [tile for tile in tensor_tiles(cuda_gpu("sm_80")) if tile.rows * tile.columns <= 64 * 32 and tile.threads <= 128]
+STEADY = [tile for tile in SMALL if tile.slice_threads % tile.columns == 0]
+EXAMPLES = settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+HALVES = st.sampled_from(["float16", "bfloat16"])
+
+
+def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
+    return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(numpy_dtype(dtype))
+
+
+def matches(out: pt.Node, schedule: str, *inputs: Array) -> None:
+    """The kernel of a body computes in numpy what the ops do in double precision, but for the rounding of the result."""
+    body = make_body(pt.apply_pass(pt.Graph([out], opsets={"": 22}), "InferShape"))
+    draft = draft_kernel(body, gpu_machine("sm_80"))
+    assert draft is not None and draft.kernel is not None and draft.schedule == schedule
+    held = [*inputs, *body.weights]
+    laid_out = [draft.packs[i](array) if i in draft.packs else array for i, array in enumerate(held)]
+    with np.errstate(all="ignore"):
+        (result,) = run(draft.kernel, laid_out)
+    (wanted,) = interpret(doubled(pt.Graph([out], opsets={"": 22})), [array.astype("d") for array in inputs])
+    step = 2.0**-8 if result.dtype == numpy_dtype("bfloat16") else 2.0**-11
+    np.testing.assert_allclose(result.astype("d").reshape(wanted.shape), wanted, rtol=1.1 * step, atol=2e-4)
+
+
+@EXAMPLES
+@given(HALVES, st.sampled_from(SMALL), st.integers(1, 35), st.sampled_from([3, 16, 34, 60, 72]), st.integers(2, 20))
+def test_products_of_any_cut(dtype: str, tile: TensorTile, rows: int, depth: int, columns: int) -> None:
+    """Odd sizes, with a bias and an activation behind; depths that are copied by 16, 8 and 4 bytes, and number by number."""
+    x = pt.variable("x", dtype, (rows, depth))
+    product = pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype)))
+    out = pt.op("Relu", pt.op("Add", product, pt.constant(numbers(columns, dtype=dtype, seed=1))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: tile)
+        matches(out, "gpu_gemm_on_tensor_cores", numbers(rows, depth, dtype=dtype, seed=2))
+
+
+@EXAMPLES
+@given(HALVES, st.sampled_from(STEADY), st.data())
+def test_convolutions_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObject) -> None:
+    """Odd sizes, strides, pads, groups, one and two dimensions; the depth by taps and by channels; pixels that are copied, and
+    those that are read one by one."""
+    draw, rank = data.draw, data.draw(st.integers(1, 2))
+    groups, inner, outs, batch = (draw(st.sampled_from(few)) for few in ([1, 2], [1, 3, 16, 32], [2, 17], [1, 2]))
+    sizes, tap = [draw(st.sampled_from([4, 6, 7])) for _ in range(rank)], draw(st.sampled_from([1, 3]))
+    stride, pad = draw(st.integers(1, 2)), draw(st.integers(0, 1)) if tap > 1 else 0
+    image = pt.variable("x", dtype, (batch, groups * inner, *sizes))
+    weight = pt.constant(numbers(groups * outs, inner, *[tap] * rank, dtype=dtype))
+    bias = pt.constant(numbers(groups * outs, dtype=dtype, seed=1))
+    out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=[stride] * rank, pads=[pad] * 2 * rank, group=groups))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_conv, "_best", lambda image, machine, on_tensor_cores: tile)
+        matches(out, "gpu_convolution_on_tensor_cores", numbers(batch, groups * inner, *sizes, dtype=dtype, seed=2))
+
+
+def product(dtype: str, rows: int = 128, depth: int = 768, columns: int = 768) -> pt.Node:
+    """A product of BERT's."""
+    weight = pt.constant(np.ones((depth, columns), numpy_dtype(dtype)))
+    return pt.op("Gelu", pt.op("MatMul", pt.variable("x", dtype, (rows, depth)), weight))
+
+
+def test_which_gpus_have_tensor_cores() -> None:
+    for arch, dtype, schedule in (
+        ("sm_80", "float16", "gpu_gemm_on_tensor_cores"), ("sm_75", "float16", "gpu_gemm"), ("sm_90a", "float32", "gpu_gemm"),
+    ):
+        draft = draft_kernel(make_body(pt.apply_pass(pt.Graph([product(dtype)]), "InferShape")), gpu_machine(arch))
+        assert draft is not None and draft.schedule == schedule
+
+
+@pytest.mark.parametrize("work", [Work(128, 768, 768), Work(128, 3072, 768), Work(512, 49, 4608), Work(1, 1000, 2048)], ids=str)
+def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
+    gpu = cuda_gpu("sm_80")
+    tile = min(tensor_tiles(gpu), key=lambda tile: tensor_cycles(tile, work, gpu))
+    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns)
+    assert blocks >= 60 and tile.threads >= 64 and tile.shared <= gpu.shared
+
+
+def moved(is_awaited: bool, is_guarded: bool) -> None:
+    """A warp copies 256 numbers to shared memory, and reads them as matrices."""
+    kernel = Kernel("moved")
+    x, y = kernel.input("x", uint16, (256,)), kernel.output("y", uint32, (128,))
+    with kernel.launch((1, 1, 1), 32) as (_, _, _, thread):
+        memory, parts = kernel.shared("memory", uint16, (256,)), kernel.stack("parts", uint32, (4,))
+        kernel.do(COPIES[8](memory[thread * 8], x[thread * 8], as_index(16)))
+        kernel.do(close_copies())
+        if is_awaited:
+            kernel.do(WAITS[0]())
+        if is_guarded:
+            kernel.barrier()
+        kernel.do(load_matrices(parts[0], memory[(31 - thread) * 8]))
+        y[thread * 4] = parts.vector(4, 0)
+    numbers = np.arange(256, dtype="uint16")
+    (result,) = run(kernel, [numbers])
+    wanted = numbers.reshape(32, 8)[::-1].reshape(4, 32, 2)[..., 0].T.astype("uint32") * 65537 + 65536
+    np.testing.assert_array_equal(result.reshape(32, 4), wanted)
+
+
+def test_what_is_left_to_chance_is_seen() -> None:
+    moved(is_awaited=True, is_guarded=True)
+    with pytest.raises(Hazard, match="memory is read before it is written"):
+        moved(is_awaited=False, is_guarded=True)
+    with pytest.raises(Hazard, match="memory is read where another thread writes"):
+        moved(is_awaited=True, is_guarded=False)
+
+
+@needs_nvcc
+def test_it_is_assembled_and_nothing_is_spilled(tmp_path: Path) -> None:
+    """PTX for sm_80 becomes machine code for later GPUs too."""
+    (kernel,) = compiled(pt.Graph([product("bfloat16")]), "cuda", ARCH="sm_80").kernels()
+    ptx = kernel.assembly
+    assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") >= 4
+    assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx and "cp.async.cg.shared.global" in ptx
+    for arch in ("sm_80", "sm_90", "sm_100"):
+        check_nothing_is_spilled(ptx, arch, tmp_path)
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("rows", [1, 128, 4096])
+def test_nothing_is_spilled_whatever_the_cut(arch: str, rows: int, tmp_path: Path) -> None:
+    """Compiled for the GPU itself, from the smallest tiles to the largest."""
+    (kernel,) = compiled(pt.Graph([product("float16", rows)]), "cuda", ARCH=arch).kernels()
+    check_nothing_is_spilled(kernel.assembly, arch, tmp_path)
