@@ -31,11 +31,11 @@ COMPILED = ("compiled by", "models", "seconds")
 MAPPED = ("images by", "first result, s", "images in a second from then on", "longest wait, s", "workers killed", "right")
 
 
-def compile_models(names: list[str], workers: int) -> list[list[str]]:
+def compile_models(names: list[str], executors: list[str], workers: int) -> list[list[str]]:
     """A row for each executor."""
     graphs = [pt.load(f"zoo:{name}") for name in names]
     rows = []
-    for executor in EXECUTORS:
+    for executor in executors:
         if executor == "ray":
             start_ray(workers)
         say(executor)
@@ -50,8 +50,8 @@ def compile_models(names: list[str], workers: int) -> list[list[str]]:
     return rows
 
 
-def map_images(count: int, workers: int) -> tuple[list[list[str]], bool]:
-    """A row for each way, and whether all have the bytes of the plain loop."""
+def map_images(count: int, executors: list[str], workers: int) -> tuple[list[list[str]], bool]:
+    """A row for a plain loop and for each executor, and whether all have the bytes of the loop."""
     random = np.random.default_rng(0)
     x = pt.variable("x", "float32", (1, 3, 32, 32))
     filters = pt.constant(random.standard_normal((16, 3, 3, 3)).astype("float32"))
@@ -61,7 +61,9 @@ def map_images(count: int, workers: int) -> tuple[list[list[str]], bool]:
     start = time.perf_counter()
     wanted = [model(image)[0].tobytes() for image in images]
     rows = [["a loop", "0", f"{count / (time.perf_counter() - start):.0f}", "0", "0", "yes"]]
-    for executor in EXECUTORS[1:]:
+    for executor in executors:
+        if executor == "serial":
+            continue
         if executor == "ray":
             start_ray(workers)
         say(executor)
@@ -110,16 +112,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("compile", "map"))
     parser.add_argument("--models", nargs="*", default=list(ZOO), help="of the zoo (default: all)")
+    parser.add_argument("--by", nargs="*", default=list(EXECUTORS), choices=EXECUTORS, help="who does it (default: all)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--into", type=Path, help="a page of Markdown with the marks of the table")
     parser.add_argument("--tiny", action="store_true", help="few images")
     args = parser.parse_args()
     if args.what == "compile":
         header: tuple[str, ...] = COMPILED
-        rows, is_right = compile_models(args.models, args.workers), True
+        rows, is_right = compile_models(args.models, args.by, args.workers), True
     else:
         header = MAPPED
-        rows, is_right = map_images(40 if args.tiny else 2000, args.workers)
+        rows, is_right = map_images(40 if args.tiny else 2000, args.by, args.workers)
     print(markdown(header, rows))
     if args.into:
         merge(args.into, f"cluster-{args.what}", header, rows)

@@ -40,19 +40,19 @@ def map_batches(
 
     An item is what the model is called with: an array, a sequence of them, or a mapping by name. The model is one that was
     compiled, or the file that its `export` wrote. With "processes" so many `workers` (by default as many as processors) import
-    it, and one that ends is started again; with "ray" they are actors of the cluster that Ray is connected to. Items are read as
-    results are fetched, at most `ahead` of them (by default twice the workers) before. `progress` is called with the number of
-    results so far.
+    it, and one that ends is started again; with "ray" they are actors of the cluster that Ray is connected to. A worker is given
+    several items at once where the model is fast. Items are read as results are fetched, at most `ahead` of them (by default
+    twice what all workers are given at once) before. `progress` is called with the number of results so far.
     """
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
     count = NUMBER.read("workers", workers, "map_batches") or len(os.sched_getaffinity(0))
-    room = NUMBER.read("ahead", ahead, "map_batches") or 2 * count
-    return _results(iter(dataset), model, executor, count, room, progress or (lambda number: None))
+    ahead = NUMBER.read("ahead", ahead, "map_batches")
+    return _results(iter(dataset), model, executor, count, ahead, progress or (lambda number: None))
 
 
 def _results(
-    items: Iterator[Any], model: CompiledModel | str | os.PathLike[str], executor: str, count: int, ahead: int,
+    items: Iterator[Any], model: CompiledModel | str | os.PathLike[str], executor: str, count: int, ahead: int | None,
     progress: Callable[[int], None],
 ) -> Iterator[dict[str, Array]]:
     with contextlib.ExitStack() as stack:

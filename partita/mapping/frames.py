@@ -15,9 +15,12 @@ from graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
+Frame = list[bytes | memoryview]
+"""What is written one after another."""
 
-def write_frame(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write one frame; only arrays of numbers, truth values and text travel."""
+
+def frame_of(words: Mapping[str, Any], arrays: Mapping[str, Array]) -> Frame:
+    """One frame; only arrays of numbers, truth values and text travel."""
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, np.generic)):
             cause = f"a {type(value).__name__} cannot be sent to another process"
@@ -27,11 +30,8 @@ def write_frame(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str,
         [name, array.dtype.name, list(np.shape(arrays[name])), array.reshape(-1).tolist() if array.dtype.hasobject else None]
         for name, array in plain.items()
     ]
-    stream.write(json.dumps({**words, "arrays": described}).encode() + b"\n")
-    for array in plain.values():
-        if not array.dtype.hasobject:
-            stream.write(array.reshape(-1).view(np.uint8).data)
-    stream.flush()
+    line = json.dumps({**words, "arrays": described}).encode() + b"\n"
+    return [line, *(array.reshape(-1).view(np.uint8).data for array in plain.values() if not array.dtype.hasobject)]
 
 
 def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, Array]] | None:

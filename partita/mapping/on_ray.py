@@ -13,8 +13,7 @@ import numpy as np
 from accelerators.errors import RunError
 from graph.errors import MissingDependency
 from graph.words import first_line
-
-Array = np.ndarray[Any, Any]
+from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 
 RESTARTS = 3
 """So often an input is given to another worker where one ended on it."""
@@ -37,8 +36,16 @@ class _Actor:
     def ready(self) -> None:
         """Do nothing: that it is done shows that the model was imported."""
 
-    def call(self, arrays: dict[str, Array]) -> dict[str, Array] | str:
-        """The outputs by name; what went wrong in words, which any process can read."""
+    def call(self, calls: list[Mapping[str, Array]]) -> tuple[list[dict[str, Array] | str], float]:
+        """The outputs of each call by name, or what went wrong in words, which any process can read; and the seconds of all."""
+        import time
+
+        start = time.perf_counter()
+        results = [self.one(arrays) for arrays in calls]
+        return results, time.perf_counter() - start
+
+    def one(self, arrays: Mapping[str, Array]) -> dict[str, Array] | str:
+        """What comes of one call."""
         import partita as pt
 
         try:
@@ -60,13 +67,14 @@ def connected(purpose: str) -> Any:
 
 @attrs.define(slots=True, eq=False)
 class _Call:
-    """An input that an actor was given."""
+    """Inputs that an actor was given at once."""
 
     number: int
-    arrays: dict[str, Array]
+    """That of the first of them."""
+    inputs: list[Mapping[str, Array]]
     actor: Any
     reference: Any
-    """Ray's name for the result to come."""
+    """Ray's name for the results to come."""
     restarts: int = 0
     """How many actors ended on it."""
 
@@ -83,15 +91,10 @@ class _Crew:
         """Those that are started, by Ray's name for what they say when they are ready."""
         self._turn = 0
 
-    def give(self, number: int, arrays: dict[str, Array]) -> _Call:
-        """Give an input to one of the actors, in turn."""
+    def give(self, number: int, inputs: list[Mapping[str, Array]], restarts: int = 0) -> _Call:
+        """Give inputs to one of the actors, in turn."""
         actor = self._next()
-        return _Call(number, arrays, actor, actor.call.remote(arrays))
-
-    def give_again(self, call: _Call) -> None:
-        """Give the input of an actor that ended to another one."""
-        call.actor = self._next()
-        call.reference = call.actor.call.remote(call.arrays)
+        return _Call(number, inputs, actor, actor.call.remote(inputs), restarts)
 
     def replace(self, actor: Any) -> None:
         """Start another in place of an actor that ended."""
@@ -113,40 +116,60 @@ class _Crew:
         return self._here[self._turn % len(self._here)]
 
 
-def ray_results(package: bytes, count: int, ahead: int, inputs: Iterator[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
+def ray_results(
+    package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]]
+) -> Iterator[dict[str, Array]]:
     """The outputs for each of the inputs, in order, by so many actors; Ray is started here where it is not connected."""
     ray = connected("executor='ray'")
     crew = _Crew(ray, package, count)
+    burst = Burst()
     waiting: deque[_Call] = deque()
+    taken = given = 0
+    end: BaseException | None = None
     try:
-        for number, arrays in enumerate(inputs):
-            waiting.append(crew.give(number, dict(arrays)))
-            if len(waiting) >= ahead:
-                yield _fetched(ray, crew, waiting)
-        while waiting:
-            yield _fetched(ray, crew, waiting)
+        while True:
+            size = burst.size if ahead is None else max(1, min(burst.size, ahead // (2 * count)))
+            while end is None and taken - given + size <= (2 * count * size if ahead is None else ahead):
+                read, end = read_ahead(inputs, size)
+                if isinstance(end, KeyboardInterrupt):
+                    raise end
+                if read:
+                    waiting.append(crew.give(taken, read))
+                taken += len(read)
+            if not waiting:
+                break
+            for result in _fetched(ray, crew, waiting, burst):
+                given += 1
+                yield result
     finally:
         crew.close()
+    if end is not None and not isinstance(end, StopIteration):
+        raise end
 
 
-def _fetched(ray: Any, crew: _Crew, waiting: deque[_Call]) -> dict[str, Array]:
-    """The result of the first input that waits. Where its actor ended on it, others get all that it was given."""
-    first = waiting[0]
+def _fetched(ray: Any, crew: _Crew, waiting: deque[_Call], burst: Burst) -> Iterator[dict[str, Array]]:
+    """The results of the first call that waits. Where its actor ended on it, others get all that it was given, and each input of
+    this call alone."""
     while True:
+        first = waiting[0]
         try:
-            result = ray.get(first.reference)
+            results, seconds = ray.get(first.reference)
             break
         except ray.exceptions.RayError as error:
             if first.restarts == RESTARTS or not isinstance(error, ray.exceptions.RayActorError):
                 raise RunError(f"Ray could not run it: {first_line(error)}", where=f"input {first.number}") from error
-            ended = first.actor
-            first.restarts += 1
-            crew.replace(ended)
-            for call in waiting:
-                if call.actor is ended:
-                    crew.give_again(call)
+            crew.replace(first.actor)
+            waiting.popleft()
+            restarts = first.restarts + 1
+            again = [crew.give(number, [arrays], restarts) for number, arrays in enumerate(first.inputs, first.number)]
+            behind = [crew.give(call.number, call.inputs) if call.actor is first.actor else call for call in waiting]
+            waiting.clear()
+            waiting.extend([*again, *behind])
     waiting.popleft()
-    if isinstance(result, str):
-        raise RunError(result, where=f"input {first.number}")
     # Ray lends its memory; what a caller gets is the caller's own.
-    return {name: np.array(array) for name, array in result.items()}
+    outputs = [result if isinstance(result, str) else {name: np.array(result[name]) for name in result} for result in results]
+    burst.learn(len(outputs), seconds, bytes_of(*first.inputs, *(result for result in outputs if not isinstance(result, str))))
+    for number, output in enumerate(outputs, first.number):
+        if isinstance(output, str):
+            raise RunError(output, where=f"input {number}")
+        yield output

@@ -7,21 +7,31 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import chain
 
 import attrs
-import numpy as np
 
-from accelerators.errors import RunError
+from accelerators.errors import NotSupported, RunError
 from accelerators.process.forking import Guard
 from graph.logs import logger
 from graph.words import first_line
-from partita.mapping.frames import read_frame, write_frame
+from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
+from partita.mapping.frames import Frame, frame_of, read_frame
 
-Array = np.ndarray[Any, Any]
+Result = dict[str, Array] | BaseException
+"""The outputs of a call by name, or what went wrong."""
 
 ATTEMPTS = 3
 """So often an input is given to a worker that then ends, before it is taken to be the reason."""
+
+
+@attrs.frozen
+class Answers:
+    """What comes of several calls."""
+
+    results: dict[int, Result]
+    seconds: float = 0.0
+    """How long the process computed."""
 
 
 class Worker:
@@ -40,25 +50,36 @@ class Worker:
         """The number of the process; None while there is none."""
         return None if self._process is None else self._process.pid
 
-    def call(self, arrays: Mapping[str, Array], where: str) -> dict[str, Array] | None:
-        """The outputs by name; None where the process ended before it gave them."""
+    def call(self, calls: Mapping[int, Mapping[str, Array]]) -> Answers | None:
+        """What comes of each call, all of them given at once; None where the process ended before it gave that."""
+        where = f"input {next(iter(calls))}"
         if not self._is_ready and not self._start(where):
             return None
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
+        results: dict[int, Result] = {}
+        seconds = 0.0
+        frames = dict[int, Frame]()
+        for number, arrays in calls.items():
+            try:
+                frames[number] = frame_of({}, arrays)
+            except NotSupported as error:
+                results[number] = error
         try:
-            write_frame(process.stdin, {}, arrays)  # type: ignore[arg-type]
+            process.stdin.writelines(chain(frame_of({"calls": len(frames)}, {}), *frames.values()))
+            process.stdin.flush()
         except BrokenPipeError:
             self._ended(where)
             return None
-        reply = read_frame(process.stdout)  # type: ignore[arg-type]
-        if reply is None:
-            self._ended(where)
-            return None
-        words, outputs = reply
-        if "error" in words:
-            raise RunError(words["error"], where=where)
-        return outputs
+        for number in frames:
+            reply = read_frame(process.stdout)  # type: ignore[arg-type]
+            if reply is None:
+                self._ended(where)
+                return None
+            words, outputs = reply
+            seconds += words.get("seconds", 0.0)
+            results[number] = RunError(words["error"], where=f"input {number}") if "error" in words else outputs
+        return Answers(results, seconds)
 
     def start_again(self) -> None:
         """Start a process in place of the one that ended, and wait until it can be given an input. The next call says what keeps
@@ -124,28 +145,32 @@ class _Task:
     """An input on its way to a worker."""
 
     number: int
-    arrays: Mapping[str, Array] | BaseException
-    """An error in place of an input that could not be read."""
+    arrays: Mapping[str, Array]
     attempts: int = 0
-    """How many workers ended on it."""
+    """How many workers ended on it, or on others that they were given with it."""
 
 
 class Crew:
     """Several workers, each with a thread; they take inputs in order, and results are given in that order too.
 
-    An input on which a worker ended is taken by whoever is free next: it does not wait until that worker is started again."""
+    An input on which a worker ended is taken by whoever is free next, and alone: it does not wait until that worker is started
+    again, nor for the others that it was given with."""
 
-    def __init__(self, path: str, count: int, ahead: int) -> None:
+    def __init__(self, path: str, count: int, ahead: int | None) -> None:
         self.workers = [Worker(path) for _ in range(count)]
-        self._ahead = ahead
-        """How many inputs may be taken before the result of the first of them is fetched."""
-        self._changed = threading.Condition()
+        self._limit = ahead
+        """How many inputs may be taken before the result of the first of them is fetched; None for twice what all workers are
+        given at once."""
+        self._burst = Burst()
+        lock = threading.Lock()
+        self._room, self._ready = threading.Condition(lock), threading.Condition(lock)
+        """What workers wait for, and what the caller waits for."""
         self._taken = self._given = 0
         self._open = 0
         """How many inputs were taken that have no result yet."""
         self._handed_back: list[_Task] = []
         """Inputs on which a worker ended."""
-        self._results: dict[int, dict[str, Array] | BaseException] = {}
+        self._results: dict[int, Result] = {}
         self._is_over = False
         """Are no more inputs read?"""
         self._is_closed = False
@@ -162,81 +187,106 @@ class Crew:
                     raise result
                 yield result
         finally:
-            with self._changed:
+            with self._room:
                 self._is_over = self._is_closed = True
-                self._changed.notify_all()
+                self._room.notify_all()
             for worker in self.workers:
                 worker.close()
             for thread in threads:
                 thread.join()
 
-    def _next(self, threads: list[threading.Thread]) -> dict[str, Array] | BaseException | None:
-        with self._changed:
+    def _next(self, threads: list[threading.Thread]) -> Result | None:
+        with self._ready:
             while self._given not in self._results:
-                if self._given == self._taken and not any(thread.is_alive() for thread in threads):
+                if self._given == self._taken and (self._is_over or not any(thread.is_alive() for thread in threads)):
                     return None
-                self._changed.wait(0.1)
+                self._ready.wait(0.1)
             result = self._results.pop(self._given)
             self._given += 1
-            self._changed.notify_all()
+            if self._is_room():
+                self._room.notify_all()
             return result
 
     def _work(self, worker: Worker, inputs: Iterator[Mapping[str, Array]]) -> None:
-        """A thread: one input after another, until there are none, or one of them is an error."""
-        while (task := self._take(inputs)) is not None:
-            result = self._result(worker, task)
-            if result is None:
-                with self._changed:
-                    self._handed_back.append(task)
-                    self._changed.notify_all()
+        """A thread: inputs as they come, until there are none, or one of them is an error."""
+        while tasks := self._take(inputs):
+            calls = {task.number: task.arrays for task in tasks}
+            try:
+                answers = worker.call(calls)
+            except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+                answers = Answers(dict.fromkeys(calls, error))
+            if answers is None:
+                self._hand_back(tasks)
                 worker.start_again()
                 continue
-            with self._changed:
-                self._results[task.number] = result
-                self._open -= 1
-                self._is_over = self._is_over or isinstance(result, BaseException)
-                self._changed.notify_all()
+            self._keep(answers.results)
+            if answers.seconds:
+                outputs = [result for result in answers.results.values() if not isinstance(result, BaseException)]
+                self._burst.learn(len(calls), answers.seconds, bytes_of(*calls.values(), *outputs))
 
-    def _result(self, worker: Worker, task: _Task) -> dict[str, Array] | BaseException | None:
-        """The outputs, or what went wrong; None where another worker is to try."""
-        if isinstance(task.arrays, BaseException):
-            return task.arrays
-        where = f"input {task.number}"
-        try:
-            outputs = worker.call(task.arrays, where)
-        except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
-            return error
-        if outputs is not None:
-            return outputs
-        task.attempts += 1
-        if task.attempts < ATTEMPTS:
-            return None
-        return RunError(f"{ATTEMPTS} workers ended on it", where=where, remedy="Look at this input, and at their stderr")
+    def _hand_back(self, tasks: list[_Task]) -> None:
+        """Let other workers try inputs on which one ended; one that was tried often enough is an error."""
+        for task in tasks:
+            task.attempts += 1
+        remedy = "Look at this input, and at their stderr"
+        lost = {
+            task.number: RunError(f"{ATTEMPTS} workers ended on it", where=f"input {task.number}", remedy=remedy)
+            for task in tasks
+            if task.attempts == ATTEMPTS
+        }
+        with self._room:
+            self._handed_back += [task for task in tasks if task.number not in lost]
+            self._room.notify_all()
+        self._keep(lost)
 
-    def _take(self, inputs: Iterator[Mapping[str, Array]]) -> _Task | None:
-        """An input that was handed back, or else the next one, once there is room for its result; an error in place of one that
-        cannot be read. None where all have results."""
-        with self._changed:
-            while self._changed.wait_for(self._is_next) and not self._is_closed:
+    def _keep(self, results: Mapping[int, Result]) -> None:
+        """Note what came of some inputs."""
+        with self._ready:
+            self._results.update(results)
+            self._open -= len(results)
+            self._is_over = self._is_over or any(isinstance(result, BaseException) for result in results.values())
+            if self._is_over:
+                self._room.notify_all()
+            self._ready.notify_all()
+
+    def _take(self, inputs: Iterator[Mapping[str, Array]]) -> list[_Task]:
+        """An input that was handed back, or else the next ones, once there is room for their results. None where all have
+        results."""
+        with self._room:
+            while self._room.wait_for(self._is_next) and not self._is_closed:
                 if self._handed_back:
-                    return self._handed_back.pop(0)
+                    return [self._handed_back.pop(0)]
                 if self._is_over:
-                    return None
-                try:
-                    arrays: Mapping[str, Array] | BaseException = next(inputs)
-                except StopIteration:
+                    return []
+                taken, error = read_ahead(inputs, self._size())
+                tasks = [_Task(number, arrays) for number, arrays in enumerate(taken, self._taken)]
+                self._taken += len(tasks)
+                self._open += len(tasks)
+                if error is not None:
                     self._is_over = True
-                    self._changed.notify_all()
-                    continue
-                except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
-                    arrays = error
-                self._taken += 1
-                self._open += 1
-                return _Task(self._taken - 1, arrays)
-            return None
+                    if not isinstance(error, StopIteration):
+                        self._results[self._taken] = error
+                        self._taken += 1
+                    self._room.notify_all()
+                    self._ready.notify_all()
+                if tasks:
+                    return tasks
+            return []
 
     def _is_next(self) -> bool:
         """Need a thread wait no longer?"""
         if self._is_closed or self._handed_back:
             return True
-        return self._open == 0 if self._is_over else self._taken - self._given < self._ahead
+        return self._open == 0 if self._is_over else self._is_room()
+
+    def _is_room(self) -> bool:
+        """Is there room for the results of what a worker is given at once?"""
+        size = self._size()
+        limit = 2 * len(self.workers) * size if self._limit is None else self._limit
+        return self._taken - self._given + size <= limit
+
+    def _size(self) -> int:
+        """How many inputs a worker is given at once; `ahead` holds that twice for each of them."""
+        if self._limit is None:
+            return self._burst.size
+        return max(1, min(self._burst.size, self._limit // (2 * len(self.workers))))

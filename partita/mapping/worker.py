@@ -1,15 +1,18 @@
 """The process that runs a model for `map_batches`: python -m partita.mapping.worker MODEL.partita
 
-A frame goes out on what was standard output once the model is imported. Then frames come in on standard input, each the arrays of
-one call, and go out in the same order. It ends when its input does."""
+A frame goes out on what was standard output once the model is imported. Then a frame comes in on standard input that says how
+many calls follow it, each a frame with its arrays. All of these are read before the first answer goes out, so that the two sides
+never write to each other at once; the answers are frames in the same order. It ends when its input does."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from typing import Any
 
 import partita as pt
-from partita.mapping.frames import read_frame, write_frame
+from partita.mapping.frames import Frame, frame_of, read_frame
 
 
 def main() -> None:
@@ -19,16 +22,39 @@ def main() -> None:
     try:
         model = pt.import_model(sys.argv[1])
     except pt.PartitaError as error:
-        write_frame(replies, {"unready": str(error)}, {})
+        replies.writelines(frame_of({"unready": str(error)}, {}))
+        replies.flush()
         return
-    write_frame(replies, {"ready": True}, {})
-    names = model.graph.output_names
-    while (frame := read_frame(sys.stdin.buffer)) is not None:
-        _, arrays = frame
-        try:
-            write_frame(replies, {}, dict(zip(names, model(arrays), strict=True)))
-        except pt.PartitaError as error:
-            write_frame(replies, {"error": str(error)}, {})
+    replies.writelines(frame_of({"ready": True}, {}))
+    replies.flush()
+    while (calls := read_calls()) is not None:
+        for arrays in calls:
+            replies.writelines(answer(model, arrays))
+        replies.flush()
+
+
+def read_calls() -> list[dict[str, Any]] | None:
+    """The calls that came at once; None where there are no more."""
+    frame = read_frame(sys.stdin.buffer)
+    if frame is None:
+        return None
+    calls = []
+    for _ in range(frame[0]["calls"]):
+        frame = read_frame(sys.stdin.buffer)
+        if frame is None:
+            return None
+        calls.append(frame[1])
+    return calls
+
+
+def answer(model: pt.CompiledModel, arrays: dict[str, Any]) -> Frame:
+    """The outputs of a call by name, and its seconds; or what went wrong."""
+    start = time.perf_counter()
+    try:
+        outputs = dict(zip(model.graph.output_names, model(arrays), strict=True))
+        return frame_of({"seconds": time.perf_counter() - start}, outputs)
+    except pt.PartitaError as error:
+        return frame_of({"error": str(error)}, {})
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.mapping.frames import read_frame, write_frame
-from partita.mapping.processes import Crew, Worker
+from partita.mapping.bursts import BYTES, MOMENT, MOST, Burst, read_ahead
+from partita.mapping.frames import frame_of, read_frame
+from partita.mapping.processes import Answers, Crew, Worker
 
 
 def graph() -> pt.Graph:
@@ -36,6 +37,13 @@ def inputs(count: int) -> list[np.ndarray]:
     return [np.full((2, 3), number, np.float32) for number in range(count)]
 
 
+Calls = Mapping[int, Mapping[str, np.ndarray]]
+
+
+def echoed(calls: Calls) -> Answers:
+    return Answers({number: dict(arrays) for number, arrays in calls.items()}, 1e-6)
+
+
 def listed(results: Iterator[dict[str, np.ndarray]]) -> list[list[bytes]]:
     return [[array.tobytes() for array in result.values()] for result in results]
 
@@ -46,7 +54,7 @@ def test_frames_keep_types_shapes_and_names() -> None:
     arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3)[:, ::2], "b": np.float64(2.5), "c": np.zeros((0, 4), bool)}
     arrays["d"] = np.array([1, 2], ml_dtypes.bfloat16)
     stream = io.BytesIO()
-    write_frame(stream, {"number": 3}, arrays)
+    stream.writelines(frame_of({"number": 3}, arrays))
     stream.seek(0)
     frame = read_frame(stream)
     assert frame is not None and frame[0] == {"number": 3}
@@ -57,7 +65,7 @@ def test_frames_keep_types_shapes_and_names() -> None:
 
 def test_a_frame_that_is_cut_off_is_none() -> None:
     stream = io.BytesIO()
-    write_frame(stream, {}, {"a": np.arange(100)})
+    stream.writelines(frame_of({}, {"a": np.arange(100)}))
     for length in (5, len(stream.getvalue()) - 1):
         assert read_frame(io.BytesIO(stream.getvalue()[:length])) is None
 
@@ -83,7 +91,8 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     for number, result in enumerate(crew.results(iter([{"x": x} for x in inputs(30)]))):
         totals.append(float(result["total"]))
         if number in (5, 15):
-            pid = next(worker.pid for worker in crew.workers if worker.pid is not None)
+            pid = next(worker.pid for worker in crew.workers if worker.pid not in (None, *killed))
+            assert pid is not None
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
     assert totals == [18.0 * number for number in range(30)] and len(set(killed)) == 2
@@ -125,15 +134,15 @@ def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.M
 def test_an_input_does_not_wait_until_its_worker_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first worker ends on its first input, and is started again only after all other inputs have results."""
     others, ended = threading.Event(), threading.Event()
-    answered: list[str] = []
+    answered: list[int] = []
 
-    def call(worker: Worker, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray] | None:
+    def call(worker: Worker, calls: Calls) -> Answers | None:
         if worker is crew.workers[0]:
             ended.set()
             return None
         ended.wait()
-        answered.append(where)
-        return dict(arrays)
+        answered.extend(calls)
+        return echoed(calls)
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr(Worker, "start_again", lambda worker: others.wait())
@@ -144,7 +153,64 @@ def test_an_input_does_not_wait_until_its_worker_is_started_again(monkeypatch: p
     finally:
         others.set()
     assert list(results) == [] and [float(result["x"][0, 0]) for result in first] == [0, 1, 2, 3, 4]
-    assert sorted(answered) == [f"input {number}" for number in range(5)]
+    assert sorted(answered) == [0, 1, 2, 3, 4]
+
+
+def test_a_fast_model_is_given_several_inputs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def call(worker: Worker, calls: Calls) -> Answers | None:
+        counts.append(len(calls))
+        return echoed(calls)
+
+    monkeypatch.setattr(Worker, "call", call)
+    monkeypatch.setattr("partita.mapping.bursts.READING", 60.0)
+    results = list(Crew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(100)])))
+    assert [float(result["x"][0, 0]) for result in results] == list(range(100))
+    assert counts == [1, 2, 4, 8, 16, 32, 37]
+
+
+def test_an_input_that_ends_workers_leaves_the_others_of_its_burst_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[list[int]] = []
+
+    def call(worker: Worker, calls: Calls) -> Answers | None:
+        if 5 not in calls:
+            return echoed(calls)
+        ended.append(list(calls))
+        return None
+
+    monkeypatch.setattr(Worker, "call", call)
+    monkeypatch.setattr(Worker, "start_again", lambda worker: None)
+    monkeypatch.setattr("partita.mapping.bursts.READING", 60.0)
+    firsts = []
+    with pytest.raises(pt.RunError, match="input 5: 3 workers ended on it"):
+        for result in Crew("nowhere", 1, None).results(iter([{"x": x} for x in inputs(10)])):
+            firsts.append(float(result["x"][0, 0]))
+    assert firsts == [0, 1, 2, 3, 4] and ended == [[3, 4, 5, 6], [5], [5]]
+
+
+def test_what_is_given_at_once_is_a_moments_work_and_few_bytes() -> None:
+    burst = Burst()
+    burst.learn(1, 2 * MOMENT, 1)
+    assert burst.size == 1
+    burst.learn(1, MOMENT / 1000, 1)
+    assert burst.size == 2
+    for _ in range(10):
+        burst.learn(2, MOMENT / 1000, 2)
+    assert burst.size == MOST
+    burst.learn(4, MOMENT, 4)
+    assert burst.size == 4
+    burst.learn(4, MOMENT / 1000, 2 * BYTES)
+    assert burst.size == 2
+
+
+def test_inputs_that_are_read_slowly_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partita.mapping.bursts.READING", -1.0)
+    numbers = iter([{"x": x} for x in inputs(1)])
+    taken, error = read_ahead(numbers, 8)
+    assert len(taken) == 1 and error is None
+    taken, error = read_ahead(numbers, 8)
+    assert taken == [] and isinstance(error, StopIteration)
 
 
 @pytest.mark.parametrize("executor", ["processes", "serial"])
@@ -304,9 +370,9 @@ def test_numbers_of_pythons_own_are_taken_as_in_a_call() -> None:
 
 def test_text_goes_through_a_frame_and_a_list_does_not() -> None:
     stream = io.BytesIO()
-    write_frame(stream, {}, {"words": np.array([["a\0", "\u00e9"]], object), "n": np.arange(2)})
+    stream.writelines(frame_of({}, {"words": np.array([["a\0", "\u00e9"]], object), "n": np.arange(2)}))
     stream.seek(0)
     frame = read_frame(stream)
     assert frame is not None and frame[1]["words"].tolist() == [["a\0", "\u00e9"]] and frame[1]["n"].tolist() == [0, 1]
     with pytest.raises(pt.NotSupported, match=r"value 'all': a list cannot be sent to another process\n  Use executor='serial'"):
-        write_frame(stream, {}, {"all": [np.arange(2)]})  # type: ignore[dict-item]
+        frame_of({}, {"all": [np.arange(2)]})  # type: ignore[dict-item]
