@@ -133,6 +133,44 @@ def test_what_is_written_to_stays_in_torch() -> None:
         assert same(call(torch.ones(2)), torch.full((2,), number))
 
 
+def eigenvalues(x: Any) -> Any:
+    """What has no form in ONNX."""
+    return torch.linalg.eigvals(x @ x.T).real.sort().values
+
+
+def test_what_sets_a_mode_of_torchs_stays_in_torch(caplog: pytest.LogCaptureFixture) -> None:
+    def with_gradients(x: Any) -> Any:
+        with torch.enable_grad():
+            y = torch.relu(x) * 2
+            z = eigenvalues(y)
+        return torch.exp(y) * z
+
+    def by_row(x: Any) -> Any:
+        return torch.vmap(lambda row: eigenvalues(torch.outer(row, row)).sum() + row * 2)(x) + 1
+
+    caplog.set_level(logging.INFO, "partita.torch")
+    x = torch.randn(3, 3)
+    for function in (with_gradients, by_row):
+        assert torch.allclose(on_reference(function)(x), function(x), atol=1e-4)
+        assert not torch.is_grad_enabled()
+    assert messages(caplog).count("sets a mode of torch's") == 2
+
+
+def test_an_op_of_the_users_that_writes_stays_in_torch_with_what_it_writes_to() -> None:
+    @torch.library.custom_op("partita_tests::raise_by_ten", mutates_args=("x",))
+    def raise_by_ten(x: torch.Tensor) -> None:
+        x.add_(10)
+
+    def function(x: Any) -> Any:
+        y = torch.relu(x) + 1
+        torch.ops.partita_tests.raise_by_ten(x)
+        return torch.sin(y) * x, torch.cos(x)
+
+    x = torch.randn(3, 3)
+    given = x.clone()
+    assert same(on_reference(function)(given), function(x)) and same(given, x)
+
+
 def test_batch_norm_in_training_updates_its_statistics() -> None:
     module = mlp().train()
     before = module[1].running_mean.clone()

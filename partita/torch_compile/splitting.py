@@ -11,6 +11,7 @@ from graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import NotExported, export_graph
 from partita.torch_compile.graph_call import GraphCall
+from partita.torch_compile.side_effects import changes_in_place, sets_a_mode
 
 if TYPE_CHECKING:
     import torch
@@ -24,12 +25,15 @@ def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[A
 
     Halves of the graph, in its order, are exported, and halves of those that cannot be, until the ops are found that have to stay
     in torch: of n ops k take about 2 k log n exports, of ever smaller parts. A graph that changes tensors in place stays in torch
-    as a whole: a part's results are new tensors, and no views of what they were made of."""
+    as a whole: a part's results are new tensors, and no views of what they were made of. So does one that sets a mode of torch's,
+    such as autocast, for some of its ops: half of it would leave torch in that mode."""
     ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
-    changing = next((node for node in ops if _changes_in_place(node)), None)
-    if changing is not None:
-        logger("torch").info("torch runs all of a graph, since %s changes a tensor in place", changing.name)
-        return module.forward
+    reasons = (changes_in_place, "changes a tensor in place"), (sets_a_mode, "sets a mode of torch's")
+    for test, reason in reasons:
+        op = next(filter(test, ops), None)
+        if op is not None:
+            logger("torch").info("torch runs all of a graph, since %s %s", op.name, reason)
+            return module.forward
     pieces = _pieces(module, ops, inputs)
     cut = _cut(module, ops, [piece.first for piece in pieces[1:]])
     for number, piece in enumerate(pieces):
@@ -40,13 +44,6 @@ def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[A
     names = ", ".join(dict.fromkeys(str(op.target) for op in left))
     logger("torch").info("a graph of %d ops is cut into %d parts; torch runs %s", len(ops), len(pieces), names)
     return cut.forward
-
-
-def _changes_in_place(node: torch.fx.Node) -> bool:
-    """Does the op write to a tensor that it is given?"""
-    name = str(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
-    is_named_so = (name.endswith("_") and not name.endswith("__")) or name in ("setitem", "iadd", "isub", "imul", "itruediv")
-    return is_named_so or bool(node.kwargs.get("inplace")) or node.kwargs.get("out") is not None
 
 
 @attrs.frozen
