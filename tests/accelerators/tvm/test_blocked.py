@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
-from accelerators.tvm.kernels.shared.window import Window
+from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
+from accelerators.tvm.kernels.shared.window import Window, window_attributes
 from accelerators.tvm.machine.machine import Machine
+from graph.node import Node, frozen_attrs
 from tests.accelerators.tvm.running import check, normals, schedules
 
 pytest.importorskip("tvm")
@@ -157,3 +161,21 @@ def test_a_tile_of_neighbouring_pixels_leaves_registers_for_what_is_read_ahead(i
     shape = Shape(window=window, batch=1, channels=ins, outs=outs, groups=1, plain=False, shuffled=False)
     bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
     assert bands.pixels <= 8 and bands.pixels * bands.vectors >= 16
+
+
+def test_each_tap_of_a_large_filter_fetches_as_many_weights_ahead() -> None:
+    """A core waits for few lines at a time: one that asks for those of nine taps at once stands still."""
+    window = Window((7, 7), (7, 7), (3, 3), (1, 1), (1, 1), (1, 1))
+    x, weight = (pt.variable(name, "float32", shape) for name, shape in (("x", (1, 32, 49, 16)), ("w", (512, 512, 3, 3))))
+    geometry = {**window_attributes(window), "plain": 0, "channels": 512, "outs": 512, "group": 1}
+    node = Node("c", "Conv", (x[0], weight[0]), frozen_attrs(geometry), ("c",), x.output_types, DOMAIN)
+    draft = blocked_convolution(make_body(pt.Graph([node], inputs=[x, weight])), Machine("cpu", "znver4", 1, 16, 32))
+    assert draft is not None
+    column, fetched, line = next(lines for lines in triples(str(draft.kernel)) if "prefetch" in lines[2])
+    assert column.strip() == "for kw < 3:" and fetched.strip() == "unrolled q < 7:" and "kh * 3 + kw" in line
+
+
+def triples(text: str) -> list[tuple[str, str, str]]:
+    """Every three neighbouring lines."""
+    lines = text.splitlines()
+    return list(zip(lines, lines[1:], lines[2:]))

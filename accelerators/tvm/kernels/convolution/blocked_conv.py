@@ -388,10 +388,10 @@ class _Writing:
         count = channels.chunk // lanes if channels.by_block else counted if taken == 1 else counted // taken
         with kernel.loop(count, "c") as c, ExitStack() as loops:
             block, lane = self._channel(panel, c)
-            if channels.by_block:
-                self._fetch_ahead(panel, tile, c, width)
             taps = self._taps(loops, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
+            if channels.by_block:
+                self._fetch_ahead(panel, tile, tap, width)
             if channels.by_block:
                 step = loops.enter_context(kernel.unroll(lanes // taken, "l"))
                 lane = step if taken == 1 else step * taken
@@ -444,18 +444,22 @@ class _Writing:
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
 
-    def _fetch_ahead(self, panel: _Panel, tile: Value, c: Value, width: int) -> None:
-        """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory."""
+    def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, width: int) -> None:
+        """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory.
+
+        Each tap of a block of input channels fetches as many lines: a core waits for so many at a time, and stands still where a
+        tile asks for more at once."""
         channels, window, kernel = self.layer.channels, self.layer.window, self.kernel
-        size, count = channels.chunk * window.count * width, channels.chunk // self.layer.lanes
+        size = channels.chunk * window.count * width
+        steps = channels.chunk // self.layer.lanes * window.count
         if not isinstance(self.layer.bands.tiles, int):
             return
-        share = size * self.layer.size // LINE / (self.layer.bands.tiles * count)
-        if share < LEAST_SHARE:
+        share = size * self.layer.size // LINE / (self.layer.bands.tiles * steps)
+        if share * window.count < LEAST_SHARE:
             return
         following = channels.offset(window.count, panel.number, panel.chunk) + size
         with kernel.unroll(math.ceil(share), "q") as q:
-            line = (tile * count + c) * math.ceil(share) + q
+            line = (tile * steps + step) * math.ceil(share) + q
             kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
     def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
