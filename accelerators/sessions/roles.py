@@ -22,7 +22,7 @@ Count = Literal["batch", "rows", "past"]
 Role = Literal["mask", "positions", "past", "total"]
 """Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then."""
 
-ANGLES = frozenset({"Sin", "Cos"})
+ANGLES = frozenset({"Sin", "Cos", "RotaryEmbedding"})
 """The ops that positions end in where a model turns keys and queries by them."""
 
 ON_THE_WAY = frozenset("Unsqueeze Squeeze Cast Mul MatMul Einsum Reshape Expand Transpose Concat Identity Flatten Outer".split())

@@ -16,6 +16,7 @@ from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from accelerators.tvm.prepare.resizing import matrix
+from accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
 from accelerators.tvm.prepare.whole_products import WHOLE, whole_parts
 from graph.build import constant, op, variable
 from graph.graph import Graph
@@ -38,6 +39,8 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
         return linear_parts(node, graph)
     if not node.domain and node.op in WHOLE:
         return whole_parts(node, graph)
+    if not node.domain and node.op == ROTARY and not is_widened(node):
+        return rotary_parts(node, graph)
     make = _PARTS.get(str(node.op)) if not node.domain else None
     body = None if make is None else make(_Parts(node, graph))
     return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
@@ -45,7 +48,7 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    return not node.domain and (node.op in _PARTS or node.op in LINEAR or node.op in WHOLE or is_widened(node))
+    return not node.domain and (node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY} or is_widened(node))
 
 
 class _Parts:

@@ -112,6 +112,24 @@ class _Repeated(Llama):
         return self.joined(pt.op("Attention", query, *map(self.repeated, joined), self.visible(), opset=24))
 
 
+class _Rotary(Llama):
+    """Queries and keys are turned by ONNX's own op, by tables of sines and cosines."""
+
+    def turned(self, x: Value) -> Value:
+        half = self.sizes.each // 2
+        angles = np.arange(self.sizes.longest)[:, None] * 10000.0 ** (-np.arange(half) / half)
+        tables = [pt.constant(table.astype(np.float32)) for table in (np.cos(angles), np.sin(angles))]
+        return pt.op("RotaryEmbedding", x, *tables, self.positions, opset=24)
+
+
+def test_keys_that_an_op_turns_are_appended_to_in_place() -> None:
+    graph, ids = _Rotary(attrs.evolve(SMALL_LLAMA, layers=1, style="op")).graph("rotary"), tokens(5)
+    session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
+    outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:])["logits"]]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
 def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     graph, ids = _Repeated(attrs.evolve(SMALL_LLAMA, layers=1, style="op")).graph("repeated"), tokens(5)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.prepare.parts import own_parts
 from graph.interpret import interpret
 from graph.types import Array
 from tests.accelerators.tvm.running import as_double, compiled, doubled, error
@@ -141,3 +142,25 @@ def test_the_nearest_pixel_to_no_position_is_nan(batch: int | str) -> None:
     result = model(image, positions)[0]
     assert np.isnan(result[:, :, 1, 0]).all()
     np.testing.assert_array_equal(result, pt.compile(graph, "reference")(image, positions)[0])
+
+
+TURNED = [
+    ((2, 3, 4, 8), {}, True),
+    ((2, 3, 4, 8), {"interleaved": 1}, False),
+    ((2, 4, 24), {"num_heads": 3, "rotary_embedding_dim": 4}, True),
+    ((2, 3, 4, 8), {"rotary_embedding_dim": 6, "interleaved": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("shape", "attributes", "by_position"), TURNED)
+def test_pairs_are_turned_as_onnx_says(shape: tuple[int, ...], attributes: dict[str, int], by_position: bool) -> None:
+    half = attributes.get("rotary_embedding_dim", 8) // 2
+    tables = [normal(*((9,) if by_position else (2, 4)), half) for _ in range(2)]
+    values = [normal(*shape), *tables, *([np.array([[3, 1, 4, 1], [5, 8, 2, 6]])] if by_position else [])]
+    inputs = [pt.variable(f"x{i}", value.dtype.name, value.shape) for i, value in enumerate(values)]
+    node = pt.op("RotaryEmbedding", *inputs, opset=23, **attributes)
+    whole = pt.Graph([node], inputs, opsets={"": 23})
+    parts = own_parts(node, whole)
+    assert parts is not None and "RotaryEmbedding" not in {inner.op for inner in parts.nodes}
+    (wanted,), (given,) = interpret(whole, values), interpret(parts, values)
+    np.testing.assert_allclose(given, wanted, atol=1e-6)
