@@ -57,14 +57,7 @@ def compile(  # noqa: A001  the contract's name
     name: str | None = None,
     optimize: bool = False,
 ) -> CompiledModel:
-    """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
-    "MULTI:first,second" puts all of it on each, and each call on the one that is free.
-
-    `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`. If ops of the graph
-    have affinities, these decide, and every op has to have one. A subgraph that its device cannot compile goes to the next
-    device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs, `name` is what files and tables
-    call the model, `optimize` runs the default passes first (nodes may then vanish that `query` knows). In place of a graph there
-    may be a module of torch's, with `example_inputs` as for `from_torch`."""
+    """The graph, or torch's module, ready to run. `accelerators.compile` takes files too, and says what the options mean."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     several = parse_multi(device)

@@ -2,7 +2,8 @@
 
 Seconds from before the import of the package to the first output, in a fresh process with an empty cache: Partita with
 START=now, which answers on the engine that starts fastest while it compiles, and onnxruntime by itself. Both take turns, and
-the first turn does not count. `parts` says where Partita's seconds go: the import, the file, compile, and the call. Then the
+the first turn does not count; the processor's seconds, of all threads, too. `parts` says where Partita's seconds go: the import,
+compile (of the file), and the call. Then the
 calls go on until the kernels have taken over: `99th` is the 99th percentile of the calls of the last second before that and the
 first after, over that of as many calls later."""
 
@@ -37,7 +38,8 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="one small model, one round, to see that it works")
     args = parser.parse_args()
     names, rounds = (("squeezenet",), 1) if args.tiny else (args.models, args.rounds)
-    print(f"{processor()} ({machine_name()})\n\n| model | s | / onnxruntime | parts: {', '.join(PARTS)} | 99th |\n|{'---|' * 5}")
+    columns = f"| model | s | / onnxruntime | processor s | / onnxruntime | parts: {', '.join(PARTS)} | 99th |"
+    print(f"{processor()} ({machine_name()})\n\n{columns}\n|{'---|' * 7}")
     for name in names:
         print(measured(name, rounds), flush=True)
 
@@ -54,11 +56,13 @@ def measured(name: str, rounds: int) -> str:
                     words = [engine, str(given.path), folder]
                     said.append(run_json(module_command("benchmarks.answering", words), SECONDS, installed(bytecode)))
     ours, theirs = (said[1:] for said in answers.values())
-    times = [one["seconds"] for one in ours]
-    ratio = statistics.median(a / b for a, b in zip(times, (one["seconds"] for one in theirs), strict=True))
+    columns = []
+    for what in ("seconds", "processor"):
+        pairs = [(our[what], their[what]) for our, their in zip(ours, theirs, strict=True)]
+        columns.append(f"{statistics.median(our for our, _ in pairs):.2f} | {statistics.median(a / b for a, b in pairs):.2f}")
     parts = " ".join(f"{statistics.median(one[part] for one in ours):.2f}" for part in PARTS)
     late = statistics.median(one["late"] for one in ours)
-    return f"| {name} | {statistics.median(times):.2f} | {ratio:.2f} | {parts} | {late:.2f} |"
+    return f"| {name} | {' | '.join(columns)} | {parts} | {late:.2f} |"
 
 
 def installed(folder: str) -> dict[str, str]:

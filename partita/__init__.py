@@ -4,7 +4,8 @@
     g = pt.load("zoo:resnet50")
     g = pt.apply_pass(g, "Default")
 
-The names come from `partita.names`, which is imported when the first of them is asked for.
+The names come from `partita.names`, which is imported when the first of them is asked for; but for `compile`, which answers for
+some files before the rest is imported.
 """
 
 from importlib import import_module
@@ -23,6 +24,10 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "compile":
+        from accelerators import compile
+
+        return globals().setdefault(name, compile)
     names = import_module("partita.names")
 
     if name != "__all__" and name not in names.__all__:

@@ -155,6 +155,8 @@ ROOMS = {
         onnx_backend
         choosing_precision
         choosing
+        compiling_files
+        at_once
         compiling importing tuning
         starting
         package sessions

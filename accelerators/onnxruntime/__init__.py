@@ -1,5 +1,12 @@
 """The device `onnxruntime`: Microsoft's engine, with any of its execution providers."""
 
-from accelerators.onnxruntime.device import OnnxRuntimeAccelerator
+from typing import TYPE_CHECKING
+
+from graph.lazily import lazily
+
+if TYPE_CHECKING:
+    from accelerators.onnxruntime.device import OnnxRuntimeAccelerator
 
 __all__ = ["OnnxRuntimeAccelerator"]
+
+__getattr__ = lazily(__name__, {"OnnxRuntimeAccelerator": "accelerators.onnxruntime.device"})

@@ -20,20 +20,12 @@ from accelerators.interface.query import Support
 from accelerators.onnxruntime import hazards
 from accelerators.onnxruntime.guarding import guard
 from accelerators.onnxruntime.reasons import reason
+from accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
 from graph.graph import Graph
 from graph.lazy import lazy
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 from passes.infer import with_missing_types
-
-CPU = "CPUExecutionProvider"
-
-_LEVELS = {
-    "all": "ORT_ENABLE_ALL",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "basic": "ORT_ENABLE_BASIC",
-    "off": "ORT_DISABLE_ALL",
-}
 
 
 class OnnxRuntimeAccelerator(Accelerator):
@@ -48,7 +40,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         "INTER_OP_THREADS": Key(1, count),
         "ALLOW_SPINNING": Key(True, flag),
         "SHARED_THREADS": Key(False, flag),
-        "GRAPH_OPTIMIZATION": Key("all", one_of(*_LEVELS)),
+        "GRAPH_OPTIMIZATION": Key("all", one_of(*LEVELS)),
     }
 
     _shared: ClassVar[bool] = False
@@ -233,9 +225,7 @@ class OnnxRuntimeAccelerator(Accelerator):
     # -- sessions ----------------------------------------------------------------------------------------
 
     def _options(self) -> Any:
-        options = self._engine.SessionOptions()
-        options.log_severity_level = 4
-        options.use_per_session_threads = not OnnxRuntimeAccelerator._shared
+        options = quiet_options(self._engine, shares_threads=OnnxRuntimeAccelerator._shared)
         for library in self._libraries:
             options.register_custom_ops_library(library)
         return options
@@ -244,24 +234,16 @@ class OnnxRuntimeAccelerator(Accelerator):
         """A function that makes a session of the model, given the prefix of a profile's file or None."""
         from accelerators.onnxruntime.session import session_of
 
-        level = _LEVELS[config["GRAPH_OPTIMIZATION"]]
+        level = config["GRAPH_OPTIMIZATION"]
         threads, between, spinning = config["NUM_THREADS"], config["INTER_OP_THREADS"], config["ALLOW_SPINNING"]
         shared = OnnxRuntimeAccelerator._shared or (config["SHARED_THREADS"] and self._share_threads(threads))
         providers = self._providers(config)
 
         def make(profile: str | None) -> Any:
             options = self._options()
-            options.graph_optimization_level = getattr(self._engine.GraphOptimizationLevel, level)
-            if not shared:
-                options.intra_op_num_threads = threads
-                options.inter_op_num_threads = between
-            if between != 1:
-                options.execution_mode = self._engine.ExecutionMode.ORT_PARALLEL
-            options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
-            # Threads that spin after a run take the processor from the next subgraph's: up to twenty times slower.
-            options.add_session_config_entry("session.force_spinning_stop", "1")
-            # Where weights alone are quantized, activations stay numbers: by default they are rounded to bytes.
-            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+            set_running(
+                options, self._engine, level=level, threads=None if shared else threads, between=between, spinning=spinning
+            )
             if profile is not None:
                 options.enable_profiling = True
                 options.profile_file_prefix = profile

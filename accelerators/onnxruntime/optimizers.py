@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from accelerators.onnxruntime.session_options import PAIRS
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
-
-PAIRS = "DoubleQDQPairsRemover"
-"""Makes one quantization of two in a row that have other scales."""
 
 PROPAGATION = "QDQPropagationTransformer"
 """Quantizes again behind each op that only moves dequantized numbers: to uint8 where the zero point is left out, whatever was

@@ -24,7 +24,7 @@ from accelerators.process.forking import renewed_in_children
 from accelerators.running.claims import SizeClaims
 from accelerators.running.executor import Executor, Observer, Runs, root
 from accelerators.running.inputs import InputChecker
-from accelerators.running.outputs import Outputs, out_arrays
+from accelerators.running.outputs import Outputs
 from accelerators.running.pipeline import Pipeline
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
 from accelerators.running.real_runs import Timeline, Tracing
@@ -32,6 +32,7 @@ from accelerators.running.recorded import Recorded
 from accelerators.running.recording import Recorder
 from accelerators.running.requests import RequestQueue
 from accelerators.running.steps import plan_run
+from accelerators.running.targets import out_arrays
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node

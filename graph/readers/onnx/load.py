@@ -38,7 +38,7 @@ def load_onnx(
     inline: bool = False,
     base_dir: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The graph of an ONNX model: a path, the bytes of a file, or a ModelProto.
+    """The graph of an ONNX model: a path, an open file, its bytes, or a ModelProto.
 
     `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
     stay calls unless `inline`. `base_dir` is where files of external data lie (by default

@@ -47,6 +47,8 @@ def open_source(given: Any, base_dir: str | os.PathLike[str] | Mapping[str, Any]
         path = os.fspath(given)
         beside = folder if folder is not None else os.path.dirname(os.path.abspath(path))
         source = _source(_read_file(path), path, beside)
+    elif isinstance(given, io.BufferedReader):
+        source = _source(read_parts(given) or given.read(), str(given.name), folder)
     else:
         raise ReadError(
             f"an object of type {type(given).__name__} is no ONNX model",

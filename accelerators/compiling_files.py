@@ -1,0 +1,88 @@
+"""`compile`, of a graph or of a file. Of a file that is to answer at once (START) onnxruntime gets it as it stands, where that
+comes to the same, before most of Partita is even imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accelerators.placement.rules import Forbid, Pin
+    from accelerators.running.compiled_model import CompiledModel
+    from graph.graph import Graph
+    from graph.readers.torch import TorchSource
+    from graph.types import Dim
+
+DEVICES = (None, "cpu", "HETERO:cpu", "HETERO:cpu,reference", "HETERO:cpu,onnxruntime,reference")
+"""The devices whose models may be answered for by onnxruntime before anybody looks at what else was asked for."""
+
+REGISTRY = "accelerators.interface.registry"
+"""The module without which nobody can have changed what a device is, or how it is configured."""
+
+
+def compile(  # noqa: A001  the contract's name
+    graph: Graph | TorchSource | str | os.PathLike[str],
+    device: str | Sequence[str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    example_inputs: Any = None,
+    pin: Pin | None = None,
+    forbid: Forbid | None = None,
+    strict: bool = False,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    name: str | None = None,
+    optimize: bool = False,
+) -> CompiledModel:
+    """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
+    "MULTI:first,second" puts all of it on each, and each call on the one that is free.
+
+    In place of a graph there may be a file, as `load` takes it, or a module of torch's, with `example_inputs` as for
+    `from_torch`. `config` is a dictionary by device, flat where there is only one. `pin` and `forbid` are as for `query`.
+    If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device cannot
+    compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
+    `name` is what files and tables call the model, `optimize` runs the default passes first (nodes may then vanish that
+    `query` knows)."""
+    if isinstance(graph, (str, os.PathLike)):
+        simply = all(option is None for option in (example_inputs, pin, forbid, shapes, name)) and strict is optimize is False
+        model = _at_once(os.fspath(graph), device, config) if simply else None
+        if model is not None:
+            return model
+        from graph.readers import load
+
+        graph = load(graph)
+    from accelerators.compiling import compile as compile_graph
+
+    return compile_graph(
+        graph, device, config, example_inputs=example_inputs, pin=pin, forbid=forbid, strict=strict, shapes=shapes, name=name,
+        optimize=optimize,
+    )
+
+
+def _at_once(path: Any, device: Any, config: Any) -> Any:
+    """The FileModel that answers before anything is read; None where it takes more to know whether it may."""
+    threads = _threads(device, config)
+    if threads is None or not str(path).endswith(".onnx") or REGISTRY in sys.modules or find_spec("tvm_ffi") is None:
+        return None
+    from accelerators.at_once.file_opening import opened
+
+    return opened(path, device, config, threads)
+
+
+def _threads(device: Any, config: Any) -> int | None:
+    """The number of threads, 0 for as many as there are, where the configuration says START=now and nothing that may be wrong."""
+    if not (device is None or isinstance(device, str)) or device not in DEVICES or type(config) is not dict:
+        return None
+    values = dict(config)
+    hetero, own = values.pop("HETERO", {}), values.pop("cpu", {})
+    if type(hetero) is not dict or type(own) is not dict or set(values) & {*hetero, *own}:
+        return None
+    flat = {key: values.pop(key) for key in list(values) if device == "cpu" and key not in ("START", "START_WITH")}
+    known = {"START": "now", **hetero, **values} if "START" in hetero or "START" in values else {}
+    if known not in ({"START": "now"}, {"START": "now", "START_WITH": "onnxruntime"}) or set(flat) & set(own):
+        return None
+    own = {**own, **flat}
+    threads, folder = own.pop("NUM_THREADS", 0), own.pop("CACHE_DIR", "-")
+    return threads if not own and type(threads) is int and 0 <= threads <= 64 and type(folder) is str and folder != "" else None

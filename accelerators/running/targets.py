@@ -1,0 +1,49 @@
+"""The arrays that a caller wants the outputs of a call in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from accelerators.errors import InputError
+from graph.errors import did_you_mean
+from graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
+
+
+def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Array | None]:
+    """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name."""
+    if isinstance(out, Mapping):
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            remedy = did_you_mean(str(unknown[0]), names) or f"The outputs are {', '.join(names)}"
+            raise InputError(f"there is no output {unknown[0]!r}", where=f"{where}, out", remedy=remedy)
+        listed = [out.get(name) for name in names]
+    elif isinstance(out, (np.ndarray, list, tuple)):
+        listed = [out] if isinstance(out, np.ndarray) else list(out)
+    else:
+        cause = f"{type(out).__name__} is no array to write to"
+        raise InputError(cause, where=f"{where}, out", remedy="Give an array, a list of them, or a dictionary by name")
+    if len(listed) != len(names):
+        cause = f"{len(listed)} arrays are given for {len(names)} outputs"
+        raise InputError(cause, where=f"{where}, out", remedy="Give None for others")
+    for i, (array, name, kind) in enumerate(zip(listed, names, types)):
+        if array is None:
+            continue
+        title = f"{where}, out for {name!r}"
+        if not isinstance(array, np.ndarray) or not array.flags.writeable:
+            raise InputError("it is no numpy array that may be written to", where=title)
+        if isinstance(kind, TensorType):
+            _check_target(array, kind, title)
+        if any(other is not None and np.may_share_memory(array, other) for other in listed[:i]):
+            raise InputError("it shares memory with the array for another output", where=title)
+    return listed
+
+
+def _check_target(array: Array, kind: TensorType, title: str) -> None:
+    fits = kind.shape is None or (
+        len(kind.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(kind.shape, array.shape))
+    )
+    if not fits or array.dtype != numpy_dtype(kind.dtype):
+        raise InputError(f"the output is {kind}, and the array {dtype_name(array.dtype)}{list(array.shape)}", where=title)

@@ -1,0 +1,217 @@
+"""Models of files that answer before they are read."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import onnx
+import pytest
+
+import partita as pt
+from accelerators import compiling_files
+from accelerators.at_once import file_model, file_opening
+from tests.accelerators.at_once.files import X, convolution
+from tests.accelerators.hetero.small_devices import device
+from tests.accelerators.package.models import ROOT
+
+pytest.importorskip("onnxruntime")
+
+NOW = {"HETERO": {"START": "now", "START_WITH": "reference"}}
+
+
+@pytest.fixture
+def path(tmp_path):
+    onnx.save(convolution("N"), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+@pytest.fixture
+def expected(path):
+    return pt.compile(pt.load(path), "reference")(X)[0]
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """A device, and models that nobody makes before they are asked for."""
+    monkeypatch.setattr(file_model, "HELD_BACK", 1e6)
+    with device("late") as plugin:
+        yield plugin
+
+
+def opened(path, name: str = "late"):
+    model = file_opening.opened(str(path), name, NOW, 1)
+    assert model is not None
+    return model
+
+
+def close_to(outputs, expected) -> bool:
+    return np.allclose(outputs["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -> None:
+    is_read, reading = threading.Event(), file_opening._read
+    monkeypatch.setattr(file_opening, "_read", lambda *args: is_read.set() or reading(*args))
+    model = opened(path)
+    assert not is_read.wait(0.05)
+    assert close_to(model(X), expected) and close_to(model({"x": X}), expected) and close_to(model(x=X), expected)
+    assert model.wait(300) is model and is_read.is_set()
+    assert isinstance(model, pt.CompiledModel) and model.properties.devices == ("late",)
+    assert close_to(model(X), expected)
+
+
+def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> None:
+    is_made, compiled = threading.Event(), file_opening._compiled
+    monkeypatch.setattr(file_opening, "_compiled", lambda *args: is_made.set() or compiled(*args))
+    model = opened(path)
+    assert not is_made.wait(0.05)
+    model(X)
+    assert is_made.wait(300)
+    model.wait(300)
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ((X[:, :2],), r"dimension 1 is 3"),
+    ((X.astype(np.float64),), "it is float32, and the array given float64"),
+    (({"z": X},), "there is no input 'z'"),
+    ((X, X), "2 inputs were given for 1"),
+    ((), "input 'x' is missing"),
+])
+def test_what_does_not_fit_is_the_models_own_error(path, late, given, message) -> None:
+    with pytest.raises(pt.InputError, match=message):
+        opened(path)(*given)
+
+
+def test_what_fits_otherwise_is_the_models_own_answer(path, late, expected) -> None:
+    model, room = opened(path), np.empty_like(expected)
+    assert model(X, out=room)["y"] is room and np.allclose(room, expected, rtol=1e-4, atol=1e-5)
+    assert opened(path)(np.zeros((0, 3, 6, 6), np.float32))["y"].shape == (0, 4, 4, 4)
+    assert close_to(opened(path)(np.asfortranarray(X)), expected)
+
+
+def test_a_file_that_is_gone(path, expected, late) -> None:
+    model = opened(path)
+    path.unlink()
+    assert close_to(model(X), expected) and model.wait(300).properties.devices == ("late",)
+    assert close_to(model(X), expected)
+
+
+def test_a_file_that_was_changed(path, late) -> None:
+    model = opened(path)
+    path.write_bytes(path.read_bytes() + b"\x1a\x00")
+    with pytest.raises(pt.ReadError, match="the file was changed while it was opened"):
+        model.wait(300)
+    with pytest.raises(pt.ReadError, match="the file was changed while it was opened"):
+        model(X)
+
+
+def test_a_file_that_claims_wrong_sizes(tmp_path, late) -> None:
+    proto = convolution()
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 5
+    onnx.save(proto, tmp_path / "net.onnx")
+    model = opened(tmp_path / "net.onnx")
+    with pytest.raises(pt.PassError, match="the value 'y' is declared float32"):
+        model.wait(300)
+    with pytest.raises(pt.PassError, match="the value 'y' is declared float32"):
+        model(X)
+
+
+def test_a_model_that_is_closed(path, late) -> None:
+    model = opened(path)
+    model.close()
+    with pytest.raises(pt.RunError, match="the model is closed"):
+        model(X)
+    with opened(path) as model:
+        model.wait(300)
+    with pytest.raises(pt.RunError, match="the model is closed"):
+        model(X)
+
+
+def test_a_model_that_nobody_has_goes(path, late) -> None:
+    model = opened(path)
+    reference = weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None
+
+
+def test_calls_of_many_threads_while_it_is_made(path, expected, late) -> None:
+    model, wrong = opened(path), []
+
+    def call() -> None:
+        for _ in range(250):
+            if not close_to(model(X), expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    model.wait(300)
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and model.properties.devices == ("late",)
+
+
+def test_a_file_is_compiled_as_its_graph_is(path, expected) -> None:
+    model = pt.compile(path, "reference", shapes={"x": (1, 3, 6, 6)}, name="other")
+    assert model.graph.name == "other" and np.array_equal(model(X)[0], expected)
+    assert np.array_equal(pt.compile(str(path), "reference")(X)[0], expected)
+    with pytest.raises(pt.ReadError, match="there is no such file"):
+        pt.compile(path.with_name("none.onnx"), "cpu", {"START": "now"})
+
+
+@pytest.mark.parametrize(("device", "config", "threads"), [
+    ("cpu", {"START": "now"}, 0),
+    ("cpu", {"START": "now", "NUM_THREADS": 2, "CACHE_DIR": "cache"}, 2),
+    (None, {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}, "cpu": {"NUM_THREADS": 3}}, 3),
+    ("HETERO:cpu,reference", {"START": "now", "cpu": {}}, 0),
+    ("HETERO:cpu,reference", {"START": "now", "NUM_THREADS": 2}, None),
+    ("cpu", {"START": "wait"}, None),
+    ("cpu", {"NUM_THREADS": 2}, None),
+    ("cpu", None, None),
+    ("cpu", {"START": "now", "NUM_THREADS": "many"}, None),
+    ("cpu", {"START": "now", "NUM_THREADS": 2, "cpu": {"NUM_THREADS": 1}}, None),
+    ("cpu", {"START": "now", "PRECISION": "bf16"}, None),
+    ("cpu", {"START": "now", "HETERO": {"RECORD": "nan"}}, None),
+    ("cuda", {"START": "now"}, None),
+    (["cpu"], {"START": "now"}, None),
+])
+def test_what_may_be_asked_for_without_a_look(device, config, threads) -> None:
+    assert compiling_files._threads(device, config) == threads
+
+
+ANSWERS = """
+import sys
+import numpy as np, partita as pt
+from accelerators.at_once import file_model
+file_model.HELD_BACK = 1e6
+model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
+assert type(model) is file_model.FileModel, type(model)
+heavy = {"onnx", "attr", "graph.graph", "passes", "partition", "accelerators.compiling"} & set(sys.modules)
+assert not heavy, heavy
+first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
+"""
+
+STAYS = ANSWERS + """
+import os
+child = os.fork()
+if child == 0:
+    assert np.allclose(first, model(np.ones((1, 3, 6, 6), np.float32))["y"], rtol=1e-4, atol=1e-5)
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert isinstance(model, pt.CompiledModel) and model.wait(300) is model
+assert model.properties.devices == ("cpu",), model
+assert np.allclose(first, model(np.ones((1, 3, 6, 6), np.float32))["y"], rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("code", [ANSWERS, pytest.param(STAYS, marks=pytest.mark.slow)], ids=["answers", "stays"])
+def test_a_fresh_process(code, path, tmp_path) -> None:
+    pytest.importorskip("tvm")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(path), str(tmp_path / "cache")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
