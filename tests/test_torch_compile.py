@@ -231,6 +231,36 @@ def test_bfloat16_and_inference_mode() -> None:
         assert torch.allclose(compiled(module)(x).float(), module(x).float(), atol=3e-2)
 
 
+def test_sums_of_bfloat16_and_inputs_of_float8() -> None:
+    x = torch.randn(3, 4)
+    for function, given in ((lambda x: (x.sum(), x + x), x.bfloat16()), (lambda x: x.float() + 1, x.to(torch.float8_e4m3fn))):
+        assert same(on_reference(function)(given), function(given))
+
+
+def test_sparse_tensors_stay_in_torch() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return torch.relu(torch.sparse.mm(x, y)) + y
+
+    x, y = torch.eye(3).to_sparse(), torch.randn(3, 3)
+    assert same(on_reference(function)(x, y), function(x, y))
+
+
+def test_a_number_that_changes_with_each_call_is_compiled_a_few_times_only(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from partita.torch_compile import graph_call
+
+    given_to, unchanged = list[Any](), graph_call.compiled
+    monkeypatch.setattr(graph_call, "compiled", lambda *given: given_to.append(given) or unchanged(*given))
+    caplog.set_level(logging.INFO, "partita.torch")
+    call, x = on_reference(lambda x, scale: torch.relu(x) * scale + 1), torch.randn(2, 3)
+    for scale in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 1.5):
+        assert same(call(x, scale), torch.relu(x) * scale + 1)
+    # torch captures the first number as a constant of a graph of its own.
+    assert len(given_to) == 1 + graph_call.NUMBERS
+    assert messages(caplog).count("numbers other than the first 3") == 1
+
+
 def test_the_devices_are_an_option() -> None:
     module, x = mlp(), torch.randn(2, 8)
     assert same(compiled(module, options={"devices": "reference"})(x), module(x))

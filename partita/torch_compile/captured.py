@@ -24,6 +24,8 @@ class Captured:
     """By input that is a size: the tensor among the inputs, and the dimension, that have it."""
     dynamic: Mapping[int, frozenset[int]]
     """By input that is a tensor: the dimensions that may change from call to call."""
+    loose: frozenset[int]
+    """The inputs that are numbers and may change from call to call, and that are no sizes of a tensor."""
 
     @classmethod
     def of(cls, module: torch.fx.GraphModule) -> Captured:
@@ -50,7 +52,8 @@ class Captured:
             for i, example in enumerate(examples)
             if isinstance(example, torch.SymInt) and str(example) in owners
         }
-        return cls(module, numbers, sizes, dynamic)
+        changing = {i for i, example in enumerate(examples) if isinstance(example, (torch.SymInt, torch.SymFloat))}
+        return cls(module, numbers, sizes, dynamic, numbers | (changing - sizes.keys()))
 
     @property
     def has_one_result(self) -> bool:

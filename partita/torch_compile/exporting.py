@@ -67,6 +67,9 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
     import torch
 
     tensors = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and i not in captured.numbers]
+    unplain = next((inputs[i] for i in tensors if inputs[i].layout is not torch.strided or inputs[i].is_quantized), None)
+    if unplain is not None:
+        raise NotExported(f"a tensor that is given is {unplain.layout}, of {unplain.dtype}, which no array is")
     kept, computed = _results(captured.module)
     program = _program(captured, inputs, tensors, computed, dynamic)
     views = _views(captured.module, kept, computed) if kept else None

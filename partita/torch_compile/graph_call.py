@@ -16,6 +16,7 @@ import numpy as np
 from accelerators.compiling import compile as compiled
 from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
+from graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import Exported, NotExported, export_graph
 from partita.torch_compile.tensors import as_array, as_tensor
@@ -27,6 +28,9 @@ Versions = tuple[list[int], list[int]]
 
 KEPT = 8
 """Compiled models that are kept of each set of constants, for inputs of different kinds."""
+
+NUMBERS = 3
+"""Different numbers, or sets of them, for which a graph is compiled that takes numbers; torch runs it for all others."""
 
 
 @attrs.frozen(eq=False)
@@ -80,6 +84,8 @@ class GraphCall:
 
     def __init__(self, module: torch.fx.GraphModule, devices: str | Sequence[str], config: Mapping[str, Any] | None) -> None:
         self._captured = Captured.of(module)
+        self._forward = module.forward
+        """The graph as torch runs it."""
         self._devices = devices
         self._config = config
         self._dynamic = self._captured.is_dynamic
@@ -87,9 +93,16 @@ class GraphCall:
         self._lock = Guard()
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
         self._last: Ready | None = None
+        self._numbers = set[tuple[Any, ...]]()
+        """The numbers for which the graph was compiled."""
+        self._said = False
+        """Was it said that torch runs it for others?"""
 
     def __call__(self, *inputs: Any) -> Any:
-        results = self._for(inputs).run(inputs, self._captured)
+        ready = self._for(inputs)
+        if ready is None:
+            return self._forward(*inputs)
+        results = ready.run(inputs, self._captured)
         return results[0] if self._has_one_result else results
 
     def why_not(self, inputs: Sequence[Any]) -> str | None:
@@ -100,8 +113,8 @@ class GraphCall:
             return error.cause
         return None
 
-    def _for(self, inputs: Sequence[Any]) -> Ready:
-        """The model for such inputs."""
+    def _for(self, inputs: Sequence[Any]) -> Ready | None:
+        """The model for such inputs; None where its numbers are others than those for which the graph was compiled."""
         last = self._last
         if last is not None and last.fits(inputs, self._captured, self._dynamic):
             return last
@@ -109,6 +122,8 @@ class GraphCall:
             key = self._captured.kind(inputs, self._dynamic)
             ready = self._ready.get(key)
             if ready is None or not ready.fits(inputs, self._captured, self._dynamic):
+                if self._has_too_many_numbers(inputs):
+                    return None
                 ready = self._compiled(inputs)
                 key = self._captured.kind(inputs, self._dynamic)
                 self._ready[key] = ready
@@ -116,6 +131,21 @@ class GraphCall:
             self._ready.move_to_end(key)
             self._last = ready
             return ready
+
+    def _has_too_many_numbers(self, inputs: Sequence[Any]) -> bool:
+        """Are the numbers given in such a call new, and were there as many already as the graph is compiled for?
+
+        They are constants of a model: one whose numbers change with each call would be compiled at each."""
+        values = self._captured.with_numbers(inputs)
+        numbers = tuple([values[i] for i in sorted(self._captured.loose)])
+        if numbers in self._numbers or len(self._numbers) < NUMBERS:
+            self._numbers.add(numbers)
+            return False
+        if not self._said:
+            text = "torch runs a graph for numbers other than the first %d, since each would be compiled; use tensors in their place"
+            logger("torch").info(text, NUMBERS)
+            self._said = True
+        return True
 
     def _forget(self, constants: list[int]) -> None:
         """Let go the models of constants that are no more, and the oldest of these constants if there are too many.

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
     import torch
 
 
+NARROW = {
+    "bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8", "float8_e5m2fnuz": "uint8",
+}
+"""Element types that numpy has from `ml_dtypes` alone, each with the integers as which they go from torch to numpy and back."""
+
+
 def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The tensor's numbers, in its own memory; one that is not laid out plainly is copied."""
     import torch
 
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.dtype is torch.bfloat16:
-        return plain.contiguous().view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
+    name = str(plain.dtype).removeprefix("torch.")
+    if name in NARROW:
+        return plain.contiguous().view(getattr(torch, NARROW[name])).numpy().view(numpy_dtype(name))
     return plain.numpy()
 
 
@@ -29,8 +36,11 @@ def as_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype, order: Sequence[i
     import torch
 
     array = np.ascontiguousarray(array).reshape(array.shape)
-    if dtype is torch.bfloat16:
-        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    name = array.dtype.name
+    if name in NARROW:
+        tensor = torch.from_numpy(array.view(NARROW[name])).view(getattr(torch, name))
     else:
-        tensor = torch.from_numpy(array).to(dtype)
+        tensor = torch.from_numpy(array)
+    # The exporter may say another type than torch, as for the sum of a tensor of bfloat16.
+    tensor = tensor.to(dtype)
     return tensor if order is None else tensor.permute(*order).contiguous().permute(*np.argsort(order).tolist())
