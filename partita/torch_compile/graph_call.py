@@ -142,7 +142,7 @@ class GraphCall:
             self._numbers.add(numbers)
             return False
         if not self._said:
-            text = "torch runs a graph for numbers other than the first %d, since each would be compiled; use tensors in their place"
+            text = "torch runs a graph for numbers other than the first %d, since each would be compiled; use tensors instead"
             logger("torch").info(text, NUMBERS)
             self._said = True
         return True
