@@ -12,7 +12,7 @@ from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.shared.numbers import REALS
-from accelerators.tvm.kernels.shared.packing import STEP, Packing
+from accelerators.tvm.kernels.shared.packing import Packing
 from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from accelerators.tvm.layouts.scales import LEAST
 from accelerators.tvm.machine.machine import Machine
@@ -35,9 +35,9 @@ class Stored:
     numbers: Array
     """The integers, as few bits as hold them in numpy's types."""
     scales: Array
-    """[blocks of the depth, columns]"""
+    """[blocks of the depth, columns], in the type that the model stores them in."""
     points: Array | None
-    """The zero points; None if they are all zero."""
+    """The zero points, a byte each; None if they are all zero."""
     bits: int
     signed: bool
     block: int
@@ -178,7 +178,7 @@ def stored_matrix(node: Node, turned: bool) -> Stored | None:
         return None
     points = np.zeros((shape[0], columns), np.int16) if point is None else arranged(point.astype(np.int16))
     size = block or depth
-    return _stored(numbers.T if turned else numbers, arranged(scale.astype(np.float32)), points, bits, size)
+    return _stored(numbers.T if turned else numbers, arranged(scale), points, bits, size)
 
 
 def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int) -> Stored:
@@ -186,12 +186,10 @@ def _stored(numbers: Array, scales: Array, points: Array, bits: int, block: int)
     whole = np.repeat(points, block, axis=0)[: len(numbers)] if len(points) > 1 else points
     centred = numbers - whole if points.any() else numbers
     half = 1 << (bits - 1)
-    if bits == 4 and block % STEP and len(points) > 1:
-        bits, half = 8, 128
     if centred.min() >= -half and centred.max() < half:
         return Stored(centred, scales, None, bits, True, block)
-    given = points.astype(np.float32) if points.any() else None
-    return Stored(numbers, scales, given, bits, bool(numbers.min() < 0), block)
+    signed = bool(min(numbers.min(), points.min()) < 0)
+    return Stored(numbers, scales, points.astype(np.int8 if signed else np.uint8) if points.any() else None, bits, signed, block)
 
 
 def _before_turn(entry: NodeEntry | None) -> tuple[NodeEntry | None, bool]:

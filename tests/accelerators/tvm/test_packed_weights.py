@@ -60,7 +60,7 @@ def test_a_product_reads_the_stored_bytes(weight: Weight, dtype: str) -> None:
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(
-    st.integers(1, 20), st.integers(1, 90), st.integers(1, 90), st.sampled_from(KINDS), st.sampled_from((0, 1, 8, 24, 32)),
+    st.integers(1, 20), st.integers(1, 90), st.integers(1, 90), st.sampled_from(KINDS), st.sampled_from((0, 1, 5, 12, 20, 24)),
     st.sampled_from((None, 1, -1)), st.booleans(),
 )
 def test_products_of_every_size(
@@ -111,6 +111,19 @@ def test_a_table_that_is_multiplied_by_too_is_held_once(dtype: str, block: int) 
     stored = 64 * 301 * (1 if "8" in dtype else 0.5)
     scales = 2 * 4 * 301 * (64 // block if block else 1)
     assert weight_bytes(model) <= 1.1 * stored + scales
+
+
+@pytest.mark.parametrize(("dtype", "block", "point", "scaled"), [
+    ("int4", 20, None, "float32"), ("uint4", 7, -1, "float32"), ("uint4", 16, -1, "float16"), ("uint8", 16, -1, "bfloat16"),
+])
+def test_weights_take_what_the_model_stores(dtype: str, block: int, point: int | None, scaled: str) -> None:
+    """Half bytes in odd blocks took a byte each, and scales of two bytes and zero points four."""
+    graph = Weight(280, 64, dtype, block, point, scaled=scaled).product(9, scaled)
+    arrays = [node.value for node in graph.nodes if node.value is not None]
+    stored = sum(array.size * (0.5 if "4" in array.dtype.name else array.dtype.itemsize) for array in arrays)
+    model, (off,) = runs(graph)
+    assert schedules(model) == ["packed product"] and off <= (LIMIT if scaled == "float32" else 2**-7)
+    assert weight_bytes(model) <= 1.1 * stored
 
 
 def test_an_index_outside_of_a_packed_table_is_an_error() -> None:

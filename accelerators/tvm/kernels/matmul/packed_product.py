@@ -13,7 +13,8 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
@@ -79,7 +80,7 @@ class Operands:
     scales: Buffer
     """A row for each block of the depth."""
     points: Buffer | None
-    """The zero points, as numbers; None: they are zero."""
+    """The zero points; None: they are zero."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -173,7 +174,7 @@ class Writing:
                     sums[c, r, v] = 0.0
         points = self._points(number, columns)
 
-        def step(k: Operand, count: int) -> None:
+        def step(k: Value, count: int) -> None:
             vectors = self.packing.vectors(kernel, self.operands.matrix, first, k, across, count, half)
             for j, vector in enumerate(vectors):
                 numbers = vector if points is None else [a - b for a, b in zip(vector, points, strict=True)]
@@ -189,23 +190,37 @@ class Writing:
                 summed = sums[0, r, v]
                 for c in range(1, chains):
                     summed = summed + sums[c, r, v]
-                total[r, v] = total[r, v] + summed * self.operands.scales.vector(lanes, number, column)
+                total[r, v] = total[r, v] + summed * read(self.operands.scales, (number, column), lanes)
 
-    def _each_step(self, number: Operand, size: int, step: Callable[[Operand, int], None]) -> None:
+    def _each_step(self, number: Operand, size: int, step: Callable[[Value, int], None]) -> None:
         """The steps through a block: where each begins in the depth, and how many numbers it takes."""
+        if self.packing.bits == 4 and self.block % STEP and self.block < self.packing.depth:
+            self._each_part(number, size, step)
+            return
         with self.kernel.loop(size // STEP, "k") as k:
             step(self.kernel.name_value("depth", number * self.block + k * STEP), STEP)
         if size % STEP:
             step(self.kernel.name_value("depth", number * self.block + size // STEP * STEP), size % STEP)
+
+    def _each_part(self, number: Operand, size: int, step: Callable[[Value, int], None]) -> None:
+        """The steps through a block of half bytes that begins or ends within a word: to the next word, by words, to its end."""
+        kernel, few = self.kernel, math.gcd(self.block, size, STEP)
+        first = kernel.name_value("first_of_block", as_index(number * self.block))
+        inner = kernel.name_value("inner", minimum((first + (STEP - 1)) // STEP * STEP, first + size))
+        words = kernel.name_value("words", (first + size - inner) // STEP)
+        last = kernel.name_value("last", inner + words * STEP)
+        parts = (first, (inner - first) // few, few), (inner, words, STEP), (last, (first + size - last) // few, few)
+        for beginning, steps, length in parts:
+            with kernel.loop(steps, "k") as k:
+                step(kernel.name_value("depth", beginning + k * length), length)
 
     def _points(self, number: Operand, columns: list[Value]) -> list[Value] | None:
         """The zero points of a block, if there are any."""
         points, lanes = self.operands.points, self.packing.lanes
         if points is None:
             return None
-        return [
-            self.kernel.name_value(f"point{v}", points.vector(lanes, number, column)) for v, column in enumerate(columns)
-        ]
+        vectors = [points.vector(lanes, number, column).cast(float32) for column in columns]
+        return [self.kernel.name_value(f"point{v}", vector) for v, vector in enumerate(vectors)]
 
     # -- many rows -----------------------------------------------------------------------------------------
 
@@ -218,11 +233,11 @@ class Writing:
         def block(number: Operand, size: int) -> None:
             points = self._points(number, columns)
             scales = [
-                kernel.name_value(f"scale{v}", self.operands.scales.vector(lanes, number, column))
+                kernel.name_value(f"scale{v}", read(self.operands.scales, (number, column), lanes))
                 for v, column in enumerate(columns)
             ]
 
-            def step(depth: Operand, count: int) -> None:
+            def step(depth: Value, count: int) -> None:
                 vectors = packing.vectors(kernel, self.operands.matrix, first, depth, across, count, half)
                 for j, vector in enumerate(vectors):
                     for v in range(across):

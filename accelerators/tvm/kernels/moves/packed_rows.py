@@ -6,9 +6,9 @@ import math
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.packed import DOMAIN, ROWS
-from accelerators.tvm.kernels.language import select
+from accelerators.tvm.kernels.language import float32, select
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.packing import Packing
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
@@ -30,6 +30,6 @@ def packed_rows(body: Body, machine: Machine) -> Draft | None:
         with kernel.loop(packing.depth, "k") as k:
             number = packing.number(inputs[matrix], row, k)
             if points:
-                number = number - inputs[points[0]][k // block, row]
-            write(y, (i, k), number * inputs[scales][k // block, row])
+                number = number - inputs[points[0]][k // block, row].cast(float32)
+            write(y, (i, k), number * read(inputs[scales], (k // block, row)))
     return problem.draft(kernel, "packed rows")

@@ -36,6 +36,9 @@ PANEL = 4
 STEP = 8
 """Numbers of the depth that are taken out of memory together."""
 
+HALF_BITS = 4
+"""The bits of half a byte."""
+
 Half = Callable[[Value, int], Value]
 """The half bytes of this number out of vectors of 32 bits, as float32."""
 
@@ -129,17 +132,21 @@ class Packing:
         return number * (PANEL * self.steps * self.lanes)
 
     def vectors(
-        self, kernel: Kernel, buffer: Buffer, first: Operand, depth: Operand, across: int, count: int, half: Half
+        self, kernel: Kernel, buffer: Buffer, first: Operand, depth: Value, across: int, count: int, half: Half
     ) -> list[list[Value]]:
         """So many numbers of the depth from one on: for each, a vector of every block of the panel that begins at `first`.
 
-        Of half bytes the first is a multiple of eight."""
+        Half bytes are of one word; where they are fewer than a word has, the first may stand anywhere in it."""
         if self.bits == 8:
             at = [first + (depth + j) * (across * self.lanes) for j in range(count)]
             return [[buffer.vector(self.lanes, a + v * self.lanes).cast(float32) for v in range(across)] for a in at]
         step = depth // STEP
         at = [first + (step * across + v) * self.lanes for v in range(across)]
-        words = [kernel.name_value(f"word{v}", buffer.vector(self.lanes, position)) for v, position in enumerate(at)]
+        words = [buffer.vector(self.lanes, position) for position in at]
+        if count < STEP:
+            moved = kernel.name_value("moved", (depth % STEP).cast(int32) * HALF_BITS).spread(self.lanes)
+            words = [word >> moved for word in words]
+        words = [kernel.name_value(f"word{v}", word) for v, word in enumerate(words)]
         return [[half(word, j) for word in words] for j in range(count)]
 
     def number(self, buffer: Buffer, column: Value, k: Value) -> Value:
