@@ -30,9 +30,10 @@ class Probe:
         """Zeros for all of them."""
         results: dict[NodeEntry, NodeEntry] = {}
         extra: list[Node] = []
+        measured = set(ops)
         for node in graph.nodes:
             kept = rewriter.keep(node)
-            if node in set(ops):
+            if node in measured:
                 shift = variable(namer(f"{node.name}_shift"), type=node.output_types[0])
                 extra.append(shift)
                 self.shifts[node.name] = shift.name
