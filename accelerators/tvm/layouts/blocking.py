@@ -6,7 +6,6 @@ asked for; a value of one pixel is the same in both forms, and takes a reshape t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import attrs
@@ -25,10 +24,11 @@ from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked_forms import Forms
+from accelerators.tvm.layouts.half_images import is_blocked_alone
 from accelerators.tvm.layouts.shuffles import find_shuffles
-from accelerators.tvm.layouts.transposing import Phases, has_few_phases
+from accelerators.tvm.layouts.transposing import find_phases
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.resizing import mixtures, whole_factors
+from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures, whole_factors
 from accelerators.tvm.sizes.extent import Extent, is_less
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -139,22 +139,12 @@ class _Blocking:
 
     def _transposed(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         """A convolution that makes all phases, and the phases dealt out."""
-        given = [entry is not None and entry.node.value for entry in node.inputs[1:]]
-        source = node.inputs[0]
-        image = None if source is None else real_shape(source)
-        plain_dilation = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1)
-        automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-        if source is None or image is None or not plain_dilation or automatic or int(node.attrs.get("group", 1)) != 1:
+        source, image = node.inputs[0], real_shape(node.inputs[0])
+        phases = find_phases(node, self.lanes)
+        if phases is None or source is None or image is None:
             return None
-        if any(value is False or value is None for value in given) or node.attrs.get("output_shape"):
-            return None
-        weight = given[0]
-        strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))
-        if not has_few_phases(strides):
-            return None
-        channels = math.ceil(shape[1] / self.lanes) * self.lanes
-        phases = Phases(image[2:], shape[2:], weight.shape[2:], strides, pads[:2], channels)  # type: ignore[arg-type,union-attr]
-        arrays = [phases.weights(weight), *(phases.bias(array) for array in given[1:])]  # type: ignore[arg-type]
+        weight, *biases = [entry.node.value for entry in node.reads[1:]]
+        arrays = [phases.weights(weight), *map(phases.bias, biases)]  # type: ignore[arg-type]
         rest = [self.forms.new_constant(a, f"{node.name}_phases_{i}") for i, a in enumerate(arrays)]
         window, read = phases.window, self.forms.need_blocked(source, node).entry
         name = self.forms.name(f"{node.name}_phases")
@@ -163,17 +153,17 @@ class _Blocking:
         inner = on_blocks(node, (read, *rest), phase_shape, self.lanes, **window_attributes(window), **more)
         origin = {ORIGIN: "\n".join(origins_of(node))}
         kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))
-        out = {"result": list(shape[2:]), "strides": list(strides), "pads": list(pads[:2]), "phases": list(window.out)}
+        dealt = {"strides": phases.strides, "pads": phases.before, "phases": window.out}
+        out = {"result": list(shape[2:]), **{name: list(pair) for name, pair in dealt.items()}}
         return on_blocks(node, (kept[0],), shape, self.lanes, **out).evolve(op="Interleave")
 
     def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        source = node.inputs[0]
-        if source not in self.values or any(entry is not None and entry.node.value is None for entry in node.inputs[1:]):
+        source, image = node.inputs[0], real_shape(node.inputs[0])
+        if source is None or image is None or not self._reads_blocks(node) or not has_constant_sizes(node):
             return None
-        image = self.values[source].shape
         if any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
             return self._enlarged(node, source, shape)
-        axes = mixtures(node, self.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+        axes = mixtures(node, self.graph, image, shape)
         if axes is None:
             return None
         arrays = [array for pair in axes for array in pair]
@@ -218,8 +208,12 @@ class _Blocking:
         explicit = node.attrs.get("auto_pad", "NOTSET") == "NOTSET"
         return explicit and all(is_less(a + s, n + p + 1) for a, s, n, p in zip(last, window.span, window.sizes, after))
 
+    def _reads_blocks(self, node: Node) -> bool:
+        """Does the op read blocked values: since its image is one already, or since it has no other kernel for such numbers?"""
+        return node.inputs[0] in self.values or is_blocked_alone(node)
+
     def _global(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        if node.inputs[0] not in self.values:
+        if node.inputs[0] is None or not self._reads_blocks(node):
             return None
         read = self.forms.need_blocked(node.inputs[0], node).entry
         return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])

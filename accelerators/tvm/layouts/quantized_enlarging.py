@@ -103,7 +103,7 @@ def resized(walk: Walk, node: Node) -> bool | None:
     if source not in walk.sides.beside or len(shape) != 4 or any(e is not None and e.node.value is None for e in node.inputs[1:]):
         return None
     image, integers = any_shape(source) or (), walk.integers(source)
-    axes = mixtures(node, walk.graph, image[2:], shape[2:]) if image[:2] == shape[:2] else None
+    axes = mixtures(node, walk.graph, image, shape)
     if axes is None or integers is None:
         return None
     nearest = all((shares == np.array([1, 0])).all() for _, shares in axes)

@@ -10,7 +10,9 @@ import math
 import attrs
 import numpy as np
 
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Pair, Window
+from graph.node import Node
 from graph.types import Array
 
 MOST_PHASES = 1024
@@ -62,6 +64,23 @@ class Phases:
         spread = np.zeros((math.prod(self.strides), self.channels), array.dtype)
         spread[:, : array.size] = array
         return spread.reshape(-1)
+
+
+def find_phases(node: Node, lanes: int) -> Phases | None:
+    """The geometry of a ConvTranspose by constant weights on images [N, C, H, W], its channels in blocks of so many; None for
+    groups, dilations, sizes that are worked out from the result's, and too many phases."""
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    is_plain = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1) and int(node.attrs.get("group", 1)) == 1
+    is_automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(node.attrs.get("output_shape"))
+    if image is None or result is None or len(image) != 4 or not is_plain or is_automatic:
+        return None
+    weight, *biases = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
+    strides = tuple(node.attrs.get("strides") or (1, 1))
+    if weight is None or any(bias is None for bias in biases) or not has_few_phases(strides):
+        return None
+    before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
+    channels = math.ceil(result[1] / lanes) * lanes
+    return Phases(image[2:], result[2:], weight.shape[2:], strides, before, channels)  # type: ignore[arg-type]
 
 
 def has_few_phases(strides: tuple[int, ...]) -> bool:

@@ -178,11 +178,13 @@ def _mean_variance(parts: _Parts) -> Graph | None:
 
 
 def _resize(parts: _Parts) -> Graph | None:
-    """One dimension after the other: each result the sum of what it sees, times its shares."""
+    """One dimension after the other: each result the sum of what it sees, times its shares. Half-precision numbers are gathered
+    as they are stored, mixed in float32, and rounded once."""
     data_type, y = _type(parts.node.inputs[0]), parts.input(0)
     nearest = parts.node.attrs.get("mode", "nearest") == "nearest"
-    if data_type is None or data_type.rank is None or y is None or not (nearest or data_type.dtype in ("float32", "float64")):
+    if data_type is None or data_type.rank is None or y is None or not (nearest or data_type.dtype in _MIXED):
         return None
+    narrow = starts_narrow = _is_half(data_type.dtype)
     for axis in range(data_type.rank):
         shares = matrix(parts.node, parts.graph, axis)
         if shares is None or not len(shares):
@@ -191,18 +193,27 @@ def _resize(parts: _Parts) -> Graph | None:
             taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
             if taps.shape[1] > TAPS:
                 return None
-            shares = np.take_along_axis(shares, taps, 1).astype(numpy_dtype(data_type.dtype))
-            y = _mixed(parts, y, data_type.rank - axis, taps, shares)
+            kind = "float32" if starts_narrow else data_type.dtype
+            shares = np.take_along_axis(shares, taps, 1).astype(numpy_dtype(kind))
+            y = _mixed(parts, y, data_type.rank - axis, taps, shares, narrow)
+            narrow = narrow and y.node.op == "Gather"
+    if starts_narrow and not narrow:
+        y = parts.op("Cast", y, to=onnx_type(data_type.dtype))
     return parts.done(y if y.node.is_op else parts.op("Identity", y))
 
 
-def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares: np.ndarray) -> NodeEntry:
-    """The mixture of the positions that each result reads along the first of the last `dims` dimensions; a single
-    position is taken as it is.
+_MIXED = HALVES | {"float32", "float64"}
+"""The element types that a resize mixes."""
+
+
+def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares: np.ndarray, narrow: bool) -> NodeEntry:
+    """The mixture of the positions that each result reads along the first of the last `dims` dimensions, in float32 where the
+    numbers are `narrow`; a single position is taken as it is.
     """
     seen = [parts.op("Gather", x, parts.numbers(column), axis=-dims) for column in positions.T]
     if len(seen) == 1 and (shares == 1).all():
         return seen[0]
+    seen = [parts.op("Cast", x, to=SINGLE) for x in seen] if narrow else seen
     along = [-1, *[1] * (dims - 1)]
     first, *others = [parts.op("Mul", s, parts.numbers(w.reshape(along), w.dtype)) for s, w in zip(seen, shares.T, strict=True)]
     for other in others:

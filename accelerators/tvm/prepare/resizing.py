@@ -18,14 +18,19 @@ LARGEST = 30_000_000
 """Numbers that finding a matrix may take."""
 
 
-def mixtures(node: Node, graph: Graph, sizes: tuple[int, ...], new_sizes: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
-    """For each dimension (positions [made, 2], shares [made, 2]); None for a resize that mixes more positions, shrinks
-    the image, or crops it.
+def has_constant_sizes(node: Node) -> bool:
+    """Is all that a resize reads beside its image known when the model is compiled?"""
+    return all(entry is None or entry.node.value is not None for entry in node.inputs[1:])
+
+
+def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int, ...]) -> list[tuple[Array, Array]] | None:
+    """For each dimension of the pixels (positions [made, 2], shares [made, 2]), where an image [N, C, H, W] is resized; None
+    for a resize that mixes more positions, shrinks the image, crops it, or changes other dimensions.
     """
     attributes = node.attrs
     if attributes.get("axes") is not None or attributes.get("antialias", 0) or attributes.get("mode", "nearest") == "cubic":
         return None
-    if any(m < n for n, m in zip(sizes, new_sizes)):
+    if image[:2] != result[:2] or any(m < n for n, m in zip(image[2:], result[2:])):
         return None
     by_axis = []
     for axis in (2, 3):

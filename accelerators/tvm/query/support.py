@@ -22,6 +22,7 @@ from accelerators.tvm.kernels.language import TooMuchCode
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.layouts.half_images import has_blocked_kernel
 from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
 from accelerators.tvm.lower.wrong_sizes import wrong_size
@@ -131,7 +132,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if is_recurrent(node) and machine.kind == "cpu":
         return why_not_ours(node, graph.opsets.get("", 1), REALS) or True
     if is_widened(node):
-        return _is_drafted(node, graph, machine) or f"TVM's {node.op} rounds half-precision numbers at every step"
+        is_ours = _is_drafted(node, graph, machine) or (_static(node) and has_blocked_kernel(node, graph, machine))
+        return is_ours or f"TVM's {node.op} rounds half-precision numbers at every step"
     if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
         return True
     if not _static(node):

@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.rewrite import rewrite
-from graph.types import TensorType
+from tests.accelerators.tvm.halves import KINDS, casts_alone, narrowed
 from tests.accelerators.tvm.running import check, compiled, error, schedules
 
 pytest.importorskip("tvm")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
-KINDS: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 LIMITS = {"float16": 2**-11, "bfloat16": 2**-8}
 """Half a step of the largest number: what rounding the result once costs."""
 
@@ -124,7 +122,7 @@ def test_kernels_are_ours_and_weights_are_stored_once(dtype: str) -> None:
     assert schedules(check(thin, [numbers(dtype, 20, 64)], LIMITS[dtype] * SLACK)) == ["gemm"]
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("float16", 4e-3), ("bfloat16", 3e-2)])
+@pytest.mark.parametrize(("dtype", "limit"), [pytest.param("float16", 4e-3, marks=pytest.mark.slow), ("bfloat16", 3e-2)])
 def test_convolutions_stored_narrow_run_in_blocks(dtype: str, limit: float) -> None:
     def conv(value: pt.Node, outs: int, ins: int, taps: int = 3, **more: Any) -> pt.Node:
         return pt.op("Conv", value, pt.constant(numbers(dtype, outs, ins, taps, taps)), pt.constant(numbers(dtype, outs)), **more)
@@ -138,6 +136,26 @@ def test_convolutions_stored_narrow_run_in_blocks(dtype: str, limit: float) -> N
     result = check(graph, [numbers(dtype, 2, 3, 18, 17)], limit)
     assert set(schedules(result)) == {"blocked convolution", "concat", "depthwise", "blocked pool"}
     assert {str(weight.dtype) for weight in result.export_weights()} == {dtype}
+
+
+def test_images_are_made_larger_and_normed_as_they_are_stored() -> None:
+    """Each was computed between casts of whole images to float32, by weights in float32."""
+    x = pt.variable("x", "bfloat16", (1, 20, 5, 6))
+    spread = pt.op("ConvTranspose", x, pt.constant(numbers("bfloat16", 20, 12, 3, 3)), strides=[2, 2], pads=[1] * 4)
+    larger = pt.op("Resize", x, None, pt.constant(np.array([1, 1, 2, 3], "float32")), mode="linear")
+    graph = pt.apply_pass(pt.Graph([spread, larger, pt.op("LRN", x, size=5)], inputs=[x], opsets={"": 22}), "InferShape")
+    model = check(graph, [numbers("bfloat16", 1, 20, 5, 6)], LIMITS["bfloat16"] * SLACK)
+    assert not casts_alone(model) and {"interleave", "resize", "lrn"} <= set(schedules(model))
+    stored = sum(weight.nbytes for weight in model.export_weights() if weight.dtype == KINDS["bfloat16"])
+    assert stored <= 4 * 2 * 2 * 20 * 16 * 2, "two by two taps for each of four phases"
+
+
+@pytest.mark.slow
+def test_images_made_smaller_are_gathered_as_they_are_stored() -> None:
+    x = pt.variable("x", "bfloat16", (1, 3, 8, 6))
+    smaller = pt.op("Resize", x, None, pt.constant(np.array([1, 1, 0.5, 0.5], "float32")), mode="linear")
+    graph = pt.apply_pass(pt.Graph([smaller], inputs=[x], opsets={"": 22}), "InferShape")
+    assert not casts_alone(check(graph, [numbers("bfloat16", 1, 3, 8, 6)], LIMITS["bfloat16"] * SLACK))
 
 
 @types
@@ -169,18 +187,6 @@ def test_what_a_row_keeps_has_all_digits(dtype: str) -> None:
     graph = pt.Graph([pt.op("Softmax", pt.op("Tanh", pt.op("Add", x, y)))], inputs=[x, y])
     result = check(graph, [numbers(dtype, 3, 100) for _ in "xy"], LIMITS[dtype] * SLACK)
     assert schedules(result) == ["rows"]
-
-
-def narrowed(graph: pt.Graph, dtype: str) -> pt.Graph:
-    """The model with every float32 tensor stored in another type."""
-
-    def visit(node: pt.Node, rewriter: Any) -> None:
-        kinds = tuple(TensorType(dtype, t.shape) if getattr(t, "dtype", "") == "float32" else t for t in node.output_types)
-        array = node.value
-        value = array.astype(KINDS[dtype]) if array is not None and array.dtype == np.float32 else array
-        rewriter.keep(node, rewriter.rebuilt(node, output_types=kinds, value=value))
-
-    return rewrite(graph, visit)
 
 
 def perceptron() -> pt.Graph:

@@ -1,0 +1,32 @@
+"""Ops on images of half-precision numbers that have no kernel but those on blocked values."""
+
+from __future__ import annotations
+
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.layouts.transposing import find_phases
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.prepare.halves import is_half
+from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
+from graph.graph import Graph
+from graph.node import Node
+
+BLOCKED_ALONE = frozenset(("LRN", "Resize", "Upsample"))
+"""Ops that read plain values too, where these are float32."""
+
+
+def is_blocked_alone(node: Node) -> bool:
+    """Has the op of half-precision numbers no kernel for plain ones?"""
+    return node.op in BLOCKED_ALONE and is_half(node.inputs[0])
+
+
+def has_blocked_kernel(node: Node, graph: Graph, machine: Machine) -> bool:
+    """Does `blocking` give the op of half-precision numbers a kernel, whatever makes its image?"""
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    is_image = image is not None and result is not None and len(image) == len(result) == 4 and 0 not in (*image, *result)
+    if machine.is_gpu or node.domain or not is_image or image is None or result is None:
+        return False
+    if node.op == "ConvTranspose":
+        return find_phases(node, machine.lanes) is not None
+    if node.op in ("Resize", "Upsample"):
+        return has_constant_sizes(node) and mixtures(node, graph, image, result) is not None
+    return node.op == "LRN"
