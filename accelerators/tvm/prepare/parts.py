@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.interface.provenance import FUSED
+from accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_blocks
 from accelerators.tvm.prepare.contractions import contractions, is_long
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
@@ -41,6 +42,8 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
         return whole_parts(node, graph)
     if not node.domain and node.op == ROTARY and not is_widened(node):
         return rotary_parts(node, graph)
+    if has_blocks(node):
+        return parts_of_blocks(node, graph)
     make = _PARTS.get(str(node.op)) if not node.domain else None
     body = None if make is None else make(_Parts(node, graph))
     return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
@@ -48,7 +51,7 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    return not node.domain and (node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY} or is_widened(node))
+    return not node.domain and (node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY} or has_blocks(node) or is_widened(node))
 
 
 class _Parts:

@@ -3,10 +3,12 @@ them, so that both sides agree bit for bit.
 
 A weight whose distances to its zero point are no signed bytes is a signed byte plus one number for each result. The product by
 that number is the number times the sum of what is read. A product of two values whose zero points are known only later is that
-of their integers, less what the zero points add to it."""
+of their integers, less what the zero points add to it. A ConvInteger by weights that are values, or of other things than images,
+multiplies doubles, which hold every sum."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,14 @@ from graph.types import Array
 WHOLE = frozenset(("ConvInteger", "MatMulInteger"))
 """ONNX's ops whose results are exact sums of products of integers."""
 
-INT32 = 6
-"""ONNX's number for the element type."""
+INT32, DOUBLE = 6, 11
+"""ONNX's numbers for the element types."""
+
+LARGEST_PRODUCT = 255 * 255
+"""The largest product of two bytes' distances to their zero points."""
+
+LARGEST_SUM = 2**31 - 1
+"""The largest sum that 32 bits hold."""
 
 REFUSAL = "kernels of whole products take signed bytes around zero, and this is taken apart first"
 
@@ -53,7 +61,9 @@ def whole_parts(node: Node, graph: Graph) -> Graph | None:
     writing = _Writing(node, graph)
     if is_pair_of_unknown_points(node):
         return writing.pair() if all(any_shape(entry) is not None for entry in node.inputs[:2]) else None
-    return writing.far() if is_far(node) else None
+    if is_far(node):
+        return writing.far()
+    return writing.doubles() if node.op == "ConvInteger" else None
 
 
 class _Writing:
@@ -112,6 +122,25 @@ class _Writing:
             both = self.op("Mul", self.op("Mul", *points), constant(np.array(depth, np.int32))[0])
             result = self.op("Add", result, both)
         return self.done(result)
+
+    def doubles(self) -> Graph | None:
+        """The convolution of doubles; None where its sums might not fit 32 bits, and where sizes are not known."""
+        image, weight = self.input(0), self.input(1)
+        shape, results = any_shape(self.node.inputs[1]), any_shape(self.node[0])
+        if image is None or weight is None or not shape or not results or math.prod(shape[1:]) * LARGEST_PRODUCT > LARGEST_SUM:
+            return None
+        points = [self.input(i) for i in (2, 3)]
+        if any(entry is not None and len(any_shape(entry) or ()) > 1 for entry in points):
+            return None
+        along = constant(np.array([-1, *[1] * (len(shape) - 1)]))[0]
+        around = None if points[1] is None else self.op("Reshape", points[1], along)
+        sides = [self._as_double(value, point) for value, point in ((image, points[0]), (weight, around))]
+        return self.done(self.op("Cast", self.op("Conv", *sides, **self.node.attrs), to=INT32))
+
+    def _as_double(self, value: NodeEntry, point: NodeEntry | None) -> NodeEntry:
+        """How far integers are from their zero point."""
+        number = self.op("Cast", value, to=DOUBLE)
+        return number if point is None else self.op("Sub", number, self.op("Cast", point, to=DOUBLE))
 
     def _number(self, i: int) -> NodeEntry | None:
         """A zero point as a single whole number; None where there is none."""
