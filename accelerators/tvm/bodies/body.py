@@ -12,8 +12,8 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from accelerators.tvm.bodies.quantized import BESIDE, NOTHING, ROUNDING, STORED
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.bodies.quantized import SUMMED
 from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.extensions import edition
 from accelerators.tvm.sizes.extent import sizes_of
@@ -21,7 +21,7 @@ from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
-from graph.types import TensorType
+from graph.types import TensorType, dtype_name
 
 KEPT = 16
 """A constant of so many numbers at most may stay inside, where the compiler sees its values."""
@@ -95,12 +95,34 @@ def _read_inside(graph: Graph) -> set[Node]:
 
 
 def _read_by_integers(graph: Graph) -> set[Node]:
-    """The constants that kernels of quantized values read from memory: arrays of any size, and what sums begin with."""
+    """The constants that kernels of quantized values read from memory: arrays of any size, what sums begin with, and scales and
+    zero points, so that layers which differ in these alone share a kernel."""
     ours = [node for node in graph.nodes if node.domain == QUANTIZED]
     if not ours:
         return set()
     arrays = {node for node in graph.nodes if node.value is not None and node.value.size != 1}
-    return arrays | {entry.node for node in ours if node.op in SUMMED for entry in node.inputs[1:3] if entry is not None}
+    beside = {entry.node for node in ours for entry in node.inputs[BESIDE.get(str(node.op), NOTHING)] if entry is not None}
+    return arrays | {node for node in beside if node.value is not None} | _scalings(graph)
+
+
+def _scalings(graph: Graph) -> set[Node]:
+    """The single scales and zero points that only rounding reads. A scale of 1 and a zero point of 0 stay inside, because nothing
+    is computed with them."""
+    rounding: set[NodeEntry] = set()
+    others: set[NodeEntry] = set(graph.outputs)
+    for node in graph.nodes:
+        rounds = node.domain == QUANTIZED and node.op in ROUNDING
+        rounding.update(node.reads[1:] if rounds else ())
+        others.update(node.reads[:1] if rounds else node.reads, node.captures)
+    return {entry.node for entry in rounding - others if _is_computed_with(entry.node.value)}
+
+
+def _is_computed_with(array: np.ndarray[Any, Any] | None) -> bool:
+    """Is it a scale other than 1, or a zero point other than 0?"""
+    if array is None or array.size != 1:
+        return False
+    name = dtype_name(array.dtype)
+    return bool(array.item() != 1) if name == "float32" else name in STORED and bool(array.item() != 0)
 
 
 def _is_lifted(node: Node, array: np.ndarray[Any, Any] | None) -> bool:

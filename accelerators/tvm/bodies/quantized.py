@@ -12,8 +12,14 @@ from graph.types import Array
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
 
-SUMMED = frozenset(("Product", "Depthwise"))
-"""Ops that sum up products of bytes: of an image, by constant weights, beginning with constant sums."""
+BESIDE = {"Product": slice(1, 4), "Depthwise": slice(1, 4), "MatMul": slice(2, 4)}
+"""Ops that sum up products of bytes, and which of their inputs are constants: weights, what sums begin with, and the scale of the
+results; of a product of two values its scale and both zero points."""
+
+NOTHING = slice(0)
+
+ROUNDING = frozenset(("QuantizeLinear", "DequantizeLinear"))
+"""Ops between numbers and integers: of a value, its scale and its zero point."""
 
 STORED = frozenset("uint8 int8 uint16 int16".split())
 """The element types that are quantized to."""

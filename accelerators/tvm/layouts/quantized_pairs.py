@@ -17,6 +17,9 @@ DEEPEST = LARGEST_SUM // BYTE**2
 
 BYTES = ("uint8", "int8")
 
+SIGN = 128
+"""How much larger a byte is without its sign."""
+
 
 def pair(walk: Walk, node: Node) -> bool | None:
     """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers."""
@@ -36,7 +39,7 @@ def pair(walk: Walk, node: Node) -> bool | None:
         factor = divide(walk, node, factor)
     read = [_turned(walk, node, entry, name) for entry, name in ((left, "transA"), (right, "transB"))]
     scale = walk.sides.new_constant(np.asarray(factor).reshape(()), f"{node.name}_scale")
-    product = _product(node, (*read, scale), int(left_scaling.point), int(right_scaling.point))
+    product = _product(walk, node, (*read, scale), int(left_scaling.point), int(right_scaling.point))
     if bias is None:
         walk.sides.keep(node, product, False)
         return True
@@ -55,12 +58,12 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
         if entry is not None and (entry.node.value is None or entry.node.value.size != 1):
             return None
         points[i] = 0 if entry is None or entry.node.value is None else int(entry.node.value.item())
-    read = []
+    read: list[NodeEntry | None] = []
     for entry in node.inputs[:2]:
         assert entry is not None
         walk.sides.need_plain(entry)
         read.append(walk.rewriter.value(entry))
-    walk.sides.keep(node, _product(node, tuple(read), *points), False)
+    walk.sides.keep(node, _product(walk, node, (*read, None), *points), False)
     return True
 
 
@@ -74,8 +77,18 @@ def _is_taken(left: NodeEntry | None, right: NodeEntry | None) -> bool:
     return all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
 
 
-def _product(node: Node, inputs: tuple[NodeEntry, ...], left: int, right: int) -> Node:
-    return node.evolve(op="MatMul", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({"left": left, "right": right}))
+def _product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:
+    """The product of two matrices, given with their scale; it reads the zero points of the left one's bytes without a sign, and
+    of the right one's bytes with one. The attributes say which of them are not zero."""
+    left, right = (left + SIGN if _is_signed(inputs[0]) else left), (right if _is_signed(inputs[1]) else right - SIGN)
+    points = walk.sides.new_constant(np.array([left, right], np.int32), f"{node.name}_points") if left or right else None
+    known = frozen_attrs({"left": int(left != 0), "right": int(right != 0)})
+    read = (*inputs, points) if points is not None else inputs if inputs[-1] is not None else inputs[:2]
+    return node.evolve(op="MatMul", domain=DOMAIN, inputs=read, attrs=known)
+
+
+def _is_signed(entry: NodeEntry | None) -> bool:
+    return entry is not None and isinstance(entry.type, TensorType) and entry.type.dtype == "int8"
 
 
 def _either(walk: Walk, entry: NodeEntry | None) -> tuple[NodeEntry, Scaling] | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
 from accelerators.tvm.layouts.dividing import divide
 from accelerators.tvm.layouts.far_convolutions import far_convolution
 from accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
@@ -144,6 +144,8 @@ def _product(
     inputs = (read, new(weight, f"{name}_weight"), new(beginning, f"{name}_beginning"),
               new(factor.reshape(-1) if factor.size > 1 else factor.reshape(()), f"{name}_scale"))
     quantized = node.evolve(op=op, domain=DOMAIN, inputs=inputs, attrs=frozen_attrs({**geometry, "zero": point}))
+    if window_of(quantized).is_inside:  # No padding is read, and layers that differ in their zero point alone share a kernel.
+        quantized = quantized.evolve(attrs=frozen_attrs({**geometry, "zero": 0}))
     if added is None:
         walk.sides.keep(node, quantized, is_beside)
         return True

@@ -335,3 +335,20 @@ def test_a_norm_of_quantized_channels_is_computed_where_they_stand_side_by_side(
     assert [kind for kind in layer_types(model) if kind == "Transpose"] == ["Transpose"] * 2
     off = np.abs(model.run([given], [None])[0].astype(int) - interpret(graph, [given])[0])
     assert off.max() <= 1 and (off > 0).mean() < 1e-2
+
+
+def test_layers_that_differ_in_scales_and_zero_points_alone_share_their_kernels() -> None:
+    def layer(x: pt.Node, scale: float, point: int) -> pt.Node:
+        weight = dequantized(integers(point, (32, 32), "int8"), 0.002 * scale)
+        state = again(pt.op("MatMul", x, weight), scale, point)
+        scores = again(pt.op("MatMul", state, pt.op("Transpose", state, perm=[0, 2, 1])), scale, point)
+        attended = again(pt.op("MatMul", again(pt.op("Softmax", scores), 0.004 * scale, 0), state), 0.3 * scale, point)
+        norm = pt.op("LayerNormalization", pt.op("Add", attended, x), pt.constant(np.ones(32, np.float32)))
+        return again(norm, 0.02 * scale, point)
+
+    x = dequantized(pt.variable("x", "uint8", (2, 16, 32)), 0.02, 90)
+    graph = typed(layer(layer(layer(x, 1.2, 100), 1.1, 110), 0.9, 120))
+    model, given = compiled(graph), integers(4, (2, 16, 32), "uint8")
+    symbols = [launch.symbol for launch in model.launches]
+    assert len(symbols) == 16 and len(set(symbols)) == 7  # Five of a layer, the first, and the norm whose numbers are returned.
+    assert np.abs(model.run([given], [None])[0] - interpret(graph, [given])[0]).max() < 0.05

@@ -7,10 +7,9 @@ up its columns while it is near. Reshapes and transposes before and after are wa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import attrs
-import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
@@ -43,7 +42,7 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.tile import fitting, start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS
-from graph.node import Node
+from graph.node import Node, NodeEntry
 
 SIGN = 128
 """The highest bit of a byte: how much larger a byte is without its sign."""
@@ -54,10 +53,14 @@ class PairProduct(TwoSided):
     """A product of two quantized values."""
 
     @property
-    def scale(self) -> float | None:
+    def scale(self) -> NodeEntry | None:
         """The number that a sum is multiplied by; None where the sums are the result."""
-        entry = self.root.inputs[2] if len(self.root.inputs) > 2 else None
-        return None if entry is None or entry.node.value is None else float(entry.node.value.item())
+        return self.root.inputs[2] if len(self.root.inputs) > 2 else None
+
+    @property
+    def points(self) -> NodeEntry | None:
+        """The zero points of both matrices; None where both are zero."""
+        return self.root.inputs[3] if len(self.root.inputs) > 3 else None
 
 
 def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct | None:
@@ -165,8 +168,10 @@ class _Writing:
     left: View
     right: View
     result: View
-    points: tuple[int, int]
-    """The zero point of the left matrix, its bytes without a sign, and that of the right one, its bytes with one."""
+    points: tuple[Value | None, Value | None]
+    """The zero point of the left matrix, its bytes without a sign, and that of the right one, its bytes with one; None: zero."""
+    scale: Value | None
+    """The number that a sum is multiplied by."""
     number: Callable[[Value, Head, Operand, Operand], Value]
 
     @classmethod
@@ -174,13 +179,10 @@ class _Writing:
         """With the ways in which the buffers are read and written."""
         wanted = (match.chain or (match.root,))[-1][0]
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
-        attributes: Mapping[str, int] = match.root.attrs
-        points = (
-            attributes["left"] + (SIGN if left.buffer.element is int8 else 0),
-            attributes["right"] - (SIGN if right.buffer.element is uint8 else 0),
-        )
         number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
-        return cls(match, cut, heads, left, right, result, points, number)
+        is_left, is_right = (bool(match.root.attrs[name]) for name in ("left", "right"))
+        points = _beside(heads, match.points, 0) if is_left else None, _beside(heads, match.points, 1) if is_right else None
+        return cls(match, cut, heads, left, right, result, points, _beside(heads, match.scale, 0), number)
 
     @property
     def kernel(self) -> Kernel:
@@ -254,7 +256,7 @@ class _Writing:
     def _row_sums(self, head: Head) -> Buffer | None:
         """The sums of the left matrix's rows, where the right one's zero point asks for them."""
         cut, kernel = self.cut, self.kernel
-        if not self.points[1]:
+        if self.points[1] is None:
             return None
         sums = kernel.memory("row_sums", int32, (cut.rows,))
         signed = SIGN * cut.depth if self.left.buffer.element is int8 else 0
@@ -316,7 +318,7 @@ class _Writing:
     def _beginning(self, packed: Buffer) -> Buffer | None:
         """What the sums begin with: the columns' sums times the left matrix's zero point, and what both zero points make."""
         cut, kernel, (left, right) = self.cut, self.kernel, self.points
-        if not left:
+        if left is None:
             return None
         lanes, vectors = cut.dot.lanes, cut.tile.vectors
         beginning = kernel.memory("beginning", int32, (vectors * lanes,))
@@ -328,7 +330,8 @@ class _Writing:
             for v in range(vectors):
                 cut.dot.step(kernel, acc, (0, v), ones, packed, (k * vectors + v) * cut.dot.bytes)
         for v in range(vectors):
-            beginning[v * lanes] = acc[0, v] * -left + cut.depth * left * right
+            both: Operand = 0 if right is None else (left * right * cut.depth).spread(lanes)
+            beginning[v * lanes] = acc[0, v] * -left.spread(lanes) + both
         return beginning
 
     # -- the sums --------------------------------------------------------------------------------------------
@@ -351,7 +354,7 @@ class _Writing:
 
     def _store(self, head: Head, row: Value, columns: list[Value], acc: Registers, row_sums: Buffer | None) -> None:
         """Write what the sums come to: they leave their registers, and are read again in a loop."""
-        cut, kernel, scale = self.cut, self.kernel, self.match.scale
+        cut, kernel, scale, point = self.cut, self.kernel, self.scale, self.points[1]
         sums = kernel.registers("sums", int32, (cut.tile.rows, cut.tile.vectors), cut.dot.lanes)
         for i in range(cut.tile.rows):
             for v in range(cut.tile.vectors):
@@ -360,10 +363,15 @@ class _Writing:
             for v, first in enumerate(columns):
                 with kernel.lanes(cut.stored) as lane:
                     total = sums.lane((r, v), lane)
-                    total = total if row_sums is None else total - row_sums[row + r] * self.points[1]
-                    number = total if scale is None else total.cast(float32) * float(np.float32(scale))
+                    total = total if row_sums is None or point is None else total - row_sums[row + r] * point
+                    number = total if scale is None else total.cast(float32) * scale
                     at = (self.result.at(head, row + r, first + lane),)
                     write(self.result.buffer, at, self.number(number, head, row + r, first + lane))
+
+
+def _beside(heads: Heads, entry: NodeEntry | None, index: int) -> Value | None:
+    """A number of a constant that the product reads beside its matrices; None if there is no such constant."""
+    return None if entry is None else heads.inputs[heads.problem.positions[entry]][index]
 
 
 def _signed(numbers: Value) -> Value:

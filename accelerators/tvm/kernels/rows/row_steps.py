@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
 from accelerators.tvm.kernels.language import Value, float32, log, select, sqrt
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
@@ -94,10 +94,10 @@ def row_kind(node: Node, version: int) -> str | None:
 def _is_rounding(node: Node) -> bool:
     """Does it quantize or dequantize numbers that all have one scale?"""
     shape, given = number_shape(node[0]), number_shape(node.inputs[0] if node.inputs else None)
-    known = all(entry.node.value is not None and entry.node.value.size == 1 for entry in node.reads[1:])
+    scaling = [number_shape(entry) for entry in node.reads[1:]]
     if not shape or shape != given or 0 in shape:
         return False
-    return known and node.op in ("QuantizeLinear", "DequantizeLinear")
+    return node.op in ROUNDING and all(sizes is not None and math.prod(sizes) == 1 for sizes in scaling)
 
 
 def _kind(node: Node) -> str:
