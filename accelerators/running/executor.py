@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,8 +18,12 @@ from accelerators.errors import InputError, RunError
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.side_by_side import Trial
+from accelerators.running.spans import Spans
 from accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from graph.types import Array
+
+FEW = 4
+"""Up to so many outputs are each held against all inputs; of more the inputs' memory is looked at once."""
 
 Observer = Callable[[Step, Callable[[], None]], None]
 """Runs a step by calling the function given, and notes what it wants to."""
@@ -214,7 +219,8 @@ class Executor:
 
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
-        if out is None and len(values) == 1 and self._is_fresh(values[0], arrays, values):
+        shares = Spans(arrays).may_share if len(values) > FEW else partial(_may_share_any, arrays)
+        if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays, values):
             return values
         if out is not None:
             values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
@@ -222,13 +228,13 @@ class Executor:
         for i, value in enumerate(values):
             if out is not None and out[i] is not None:
                 values[i] = value if value is out[i] else _copied_to(out[i], value, i)
-            elif id(value) not in given and self._is_fresh(value, arrays, values):
+            elif id(value) not in given and self._is_fresh(value, shares, arrays, values):
                 given.add(id(value))
             else:
                 values[i] = self._copied(value)
         return values
 
-    def _is_fresh(self, value: Any, arrays: list[Any], values: list[Any]) -> bool:
+    def _is_fresh(self, value: Any, shares: Callable[[Array], bool], arrays: list[Any], values: list[Any]) -> bool:
         """Is it an array that lies in no input, constant or other output? (Memory that is no numpy array's is an engine's, which
         lends no two outputs the same.)"""
         if type(value) is not np.ndarray:
@@ -236,17 +242,21 @@ class Executor:
         base = value.base
         if base is None:
             return id(value) not in self.constants and not any(value is array for array in arrays)
-        others = arrays
-        if isinstance(base, np.ndarray):
-            if id(root(base)) in self.constants:
-                return False
-            others = [*arrays, *(other for other in values if other is not value)]
-        return not [other for other in others if isinstance(other, np.ndarray) and np.may_share_memory(value, other)]
+        if not isinstance(base, np.ndarray):
+            return not shares(value)
+        if id(root(base)) in self.constants or shares(value):
+            return False
+        return not _may_share_any([other for other in values if other is not value], value)
 
     def _copied(self, value: Any) -> Any:
         if isinstance(value, (np.ndarray, np.generic)):
             return np.array(value)
         return [self._copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _may_share_any(others: Sequence[Any], value: Array) -> bool:
+    """May the array share memory with one of these?"""
+    return bool([other for other in others if isinstance(other, np.ndarray) and np.may_share_memory(value, other)])
 
 
 def _run_step(step: Step, values: Values, observer: Observer | None) -> None:
