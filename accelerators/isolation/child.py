@@ -5,11 +5,8 @@ that ends, whatever the device is doing."""
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import importlib.util
-import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -33,6 +30,7 @@ from accelerators.isolation.memory import (
     described,
     described_graph,
 )
+from accelerators.process.parents import end_with
 from graph.graph import Graph
 from graph.types import Array
 
@@ -40,7 +38,7 @@ from graph.types import Array
 def main() -> None:
     """Serve until the parent is gone. The output of libraries goes to the parent's error stream."""
     talk, life, requests, replies = map(int, sys.argv[1:5])
-    _end_with(life)
+    end_with(life)
     with socket.socket(fileno=talk) as stream:
         server = _Server(SharedMemory(requests), SharedMemory(replies))
         while True:
@@ -53,14 +51,6 @@ def main() -> None:
                 messages.send(stream, answer)
             except (TypeError, ValueError) as error:
                 messages.send(stream, {"error": messages.error_told(AcceleratorError(f"its answer is of no use: {error}"))})
-
-
-def _end_with(life: int) -> None:
-    """Have the system end this process, and those that it starts, when the other end of the pipe is closed: that needs no thread,
-    which a device that hangs might keep from running."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -1,7 +1,9 @@
-"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.trial_child
+"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.trial_child [pipe]
 
 Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
-crashes or hangs, only this process does. It ends with its parent, or when nothing was asked for a while."""
+crashes or hangs, only this process does. It ends with its parent, or when nothing was asked for a while.
+
+The pipe is an open file by its number. Its other end is the parent's, which closes when the parent ends, however that comes."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import os
 import select
 import sys
 
+from accelerators.process.parents import end_with
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import compile_kernels
 from accelerators.tvm.lower.lowering import lower
@@ -27,6 +30,8 @@ IDLE = 60.0
 
 def main() -> None:
     """Serve until the input ends or nobody asks. TVM's own output goes to the error stream, so that answers stay readable."""
+    for number in map(int, sys.argv[1:]):
+        end_with(number)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     tvm()

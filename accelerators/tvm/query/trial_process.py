@@ -33,12 +33,15 @@ class TrialProcess:
     def __init__(self) -> None:
         self._guard = Guard()
         self._child: subprocess.Popen[str] | None = None
+        self._alive = -1
+        """The end of a pipe that this process holds, and nobody writes to: the child ends when it closes."""
         self._command: list[str] = []
         renewed_in_children(self)
 
     def renew(self) -> None:
         """The child serves the process that started it, not one that was forked from that."""
         self._child = None
+        self._end_signal()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> tuple[str | None, bool]:
         """What is wrong with what is tried, None if nothing is; and whether the child says so: if not, it crashed, took longer
@@ -66,7 +69,7 @@ class TrialProcess:
             return None
         self._command = COMMAND
         try:
-            self._child = _started(COMMAND)
+            self._child, self._alive = _started(COMMAND)
         except OSError as error:
             return f"no process can be started to try it in ({error}); with ISOLATE: False it is compiled in this one"
         return self._answer(STARTING, " to start")
@@ -103,21 +106,38 @@ class TrialProcess:
             self._child.kill()
             self._child.communicate()
             self._child = None
+            self._end_signal()
+
+    def _end_signal(self) -> None:
+        """Close this end of the pipe."""
+        if self._alive >= 0:
+            os.close(self._alive)
+            self._alive = -1
 
 
-def _started(command: list[str]) -> subprocess.Popen[str]:
+def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
+    """The child, and the end of a pipe by which it sees that this process is there. It is told the number of the other end."""
     root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        start_new_session=True,  # Ctrl-C is for the parent, which ends the child itself.
-    )
+    watched, alive = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [*command, str(watched)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            pass_fds=[watched],
+            start_new_session=True,  # Ctrl-C is for the parent, which ends the child itself.
+        )
+    except OSError:
+        os.close(alive)
+        raise
+    finally:
+        os.close(watched)
+    return child, alive
 
 
 TRIALS = TrialProcess()

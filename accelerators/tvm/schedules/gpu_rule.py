@@ -8,6 +8,7 @@ from typing import Any
 from accelerators.errors import CompileError
 from accelerators.tvm.machine.library import part, tvm
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.schedules.gpu_intrinsics import declared_without_sources
 from accelerators.tvm.schedules.gpu_single import without_sums_of_one
 
 
@@ -27,7 +28,7 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
     """The kernel as the rule schedules it; None if the rule does not fit."""
     dlight = part("s_tir.dlight")
     try:
-        with machine.target:
+        with machine.target, declared_without_sources():
             module = dlight.ApplyDefaultSchedule(rule)(tvm().IRModule({"main": function}))
     except Exception:  # noqa: BLE001  TVM's rules refuse with any exception; the next one asks for less
         return None
