@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from accelerators.precision.precision_plan import PrecisionPlan
     from accelerators.running.compiled_model import CompiledModel
     from accelerators.running.profile import Profile
+    from accelerators.to_device import to_device
     from accelerators.tuning import TuningReport, tune
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "import_model",
     "query",
     "register_accelerator",
+    "to_device",
     "tune",
     "unregister_accelerator",
 ]
@@ -103,6 +105,7 @@ __getattr__ = lazily(__name__, {
     "import_model": "accelerators.importing",
     "query": "accelerators.placement.placing",
     "register_accelerator": "accelerators.interface.registry",
+    "to_device": "accelerators.to_device",
     "tune": "accelerators.tuning",
     "unregister_accelerator": "accelerators.interface.registry",
 })

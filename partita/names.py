@@ -83,7 +83,7 @@ from partition import (
 from passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
 
 if TYPE_CHECKING:
-    from accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, tune
+    from accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, to_device, tune
     from partita.insight.capsules import capsule
     from partita.insight.diagnosing import diagnose
     from partita.insight.diagnosis import Diagnosis, Fault
@@ -178,6 +178,7 @@ __all__ = [
     "register_property",
     "report_page",
     "save",
+    "to_device",
     "tune",
     "unregister_accelerator",
     "unregister_op",
@@ -204,5 +205,6 @@ __getattr__ = lazily(__name__, {
     "map_batches": "partita.mapping.batches",
     "reduce": "partita.insight.reducing",
     "report_page": "partita.page",
+    "to_device": "accelerators",
     "tune": "accelerators",
 })

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.layout import array_layout
+from accelerators.arrays.on_device import DeviceArray
 from accelerators.errors import RunError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -33,7 +34,9 @@ class OutputCheck:
         for value, (dtype, shape, partly) in zip(returned, self._layouts):
             if dtype is None:
                 continue
-            if type(value) is not np.ndarray or value.dtype != dtype or (shape is not None and value.shape != shape):
+            if type(value) is not np.ndarray and not isinstance(value, DeviceArray):
+                return False
+            if value.dtype != dtype or (shape is not None and value.shape != shape):
                 return False
             if partly is not None and not _agrees(value, partly):
                 return False
@@ -89,9 +92,9 @@ def _plain(value: Any, entry: NodeEntry, where: str) -> Any:
     if not isinstance(entry.type, TensorType):
         return value
     stated = f"for output {entry.name!r}, which is {entry.type}"
-    if not isinstance(value, (np.ndarray, np.generic)):
+    if not isinstance(value, (np.ndarray, np.generic, DeviceArray)):
         raise RunError(f"it returned {type(value).__name__} {stated}", where=where)
-    array = np.asarray(value)
+    array: Any = value if isinstance(value, DeviceArray) else np.asarray(value)
     wanted = numpy_dtype(entry.type.dtype)
     if wanted.hasobject and array.dtype.kind in "US":
         return array.astype(object)

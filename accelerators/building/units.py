@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from accelerators.arrays.layout import HOST
+from accelerators.arrays.on_device import at_home
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.cached_compiling import compile_cached
@@ -113,7 +114,7 @@ class Unit:
         """The same error, once a capsule is written where that is asked for."""
         folder, self.capsules = self.capsules, None
         if folder is not None:
-            given = inputs if self.memory == HOST else [self.compiled.download(value) for value in inputs]
+            given = at_home(inputs) if self.memory == HOST else [self.compiled.download(value) for value in inputs]
             keep_failure(folder, self.name, self.body, self.device, self.config, failure.cause, given)
         return failure
 

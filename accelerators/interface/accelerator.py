@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import attrs
 import numpy as np
 
+from accelerators.arrays.on_device import DeviceArray
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
 from accelerators.interface.compile_story import CompileStory, KernelWork
 from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
@@ -78,6 +79,10 @@ class CompiledSubgraph:
         `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
         write to it, and none to the inputs. Dtypes and sizes are those that the body states."""
         raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
+
+    def takes(self, array: DeviceArray) -> bool:
+        """May `run` be given this array on a device, to read as an input or to write an output to? False: it gets host arrays."""
+        return False
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         """The host array in this device's memory."""
@@ -399,6 +404,12 @@ class Accelerator:
         configured = copy.copy(self)
         configured._config = own
         return configured
+
+    def to_device(self, array: np.ndarray[Any, Any]) -> DeviceArray:
+        """A copy of the array in the device's memory, where its models read and write it."""
+        raise NotSupported(
+            f"device {self.name!r} takes arrays of the host alone", where="to_device", remedy="Give its models the array itself"
+        )
 
     def get_metric(self, key: str, config: Mapping[str, Any] | None = None) -> Any:
         """The value of a metric: AVAILABLE_DEVICES, FULL_DEVICE_NAME, SUPPORTED_METRICS, SUPPORTED_CONFIG_KEYS,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from accelerators.arrays.on_device import DeviceArray
 from accelerators.building.report import CompileReport
 from accelerators.building.specialized import is_static
 from accelerators.building.units import Unit
@@ -117,7 +118,7 @@ class CompiledModel:
         self.measured = measured
         """Is every call measured?"""
         self._measuring_units = measuring_units
-        self._checker = InputChecker(graph)
+        self._checker = InputChecker(graph, self._stays)
         self._claims = SizeClaims(graph)
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
@@ -142,6 +143,11 @@ class CompiledModel:
         """The object that runs the model on checked arrays."""
         return Executor(plan_run(self.graph, self._units), self._constants, self.settings.parallel)
 
+    def _stays(self, number: int, array: DeviceArray) -> bool:
+        """May an input on a device be read there? Not where it is recorded, and not by several devices."""
+        executor = self._executor
+        return isinstance(executor, Executor) and self._recorder is None and executor.stays(number, array)
+
     def _stages(self) -> Pipeline | None:
         """The stages that requests pass through, if that is asked for and there are several."""
         if self.settings.pipeline is False or not isinstance(self._executor, Executor):
@@ -159,7 +165,8 @@ class CompiledModel:
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
         """The outputs for these inputs, given by position, as one dictionary, or by keyword.
 
-        `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name."""
+        `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name. Arrays in
+        a device's memory are read and written there by the device that has them."""
         arrays = self._checker.arrays(args, named)
         due = 0 if self._recorder is None else self._recorder.due()
         plain = not (due or self.measured or self._closed or self._claims)
@@ -198,6 +205,8 @@ class CompiledModel:
             outputs = self._executor.observed(arrays, observer, targets)
         self._last = self._last if measurement is None else measurement
         self._claims.check(outputs, sizes)
+        if targets is not None:
+            outputs = [value.known_as if isinstance(value, DeviceArray) else value for value in outputs]
         return Outputs(outputs, self._names)
 
     def start(self, /, *args: Any, out: Any = None, **named: Any) -> Future[Outputs]:

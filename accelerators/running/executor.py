@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
+from accelerators.arrays.on_device import DeviceArray, Target
 from accelerators.errors import InputError, RunError
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
@@ -36,17 +37,17 @@ Watcher = Callable[[Step, Values], None]
 class Runs(Protocol):
     """An object that runs a model."""
 
-    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+    def run(self, arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
         """Compute the outputs for these inputs."""
 
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does; the observer is called around each step."""
 
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does, side by side too; the observer is called around each step, on the step's thread."""
 
     def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Array | None] | None = None, observer: Observer | None = None
+        self, arrays: list[Any], watcher: Watcher, out: Sequence[Target | None] | None = None, observer: Observer | None = None
     ) -> list[Any]:
         """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
 
@@ -89,22 +90,23 @@ class Executor:
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._direct = self._only_step()
+        self._read = {slot for step in plan.steps for slot in step.reads}
         self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+    def run(self, arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
         """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
         if self._direct is not None and out is None:
             return self._owned(list(self._direct(arrays, None)), arrays)
         return self._side_by_side_or_not(arrays, out)
 
     @at_a_device()
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does; the observer is called around each step, on whichever thread runs it."""
         return self._side_by_side_or_not(arrays, out, observer)
 
     def _side_by_side_or_not(
-        self, arrays: list[Any], out: Sequence[Array | None] | None, observer: Observer | None = None
+        self, arrays: list[Any], out: Sequence[Target | None] | None, observer: Observer | None = None
     ) -> list[Any]:
         if self._trial.decided is False or out is not None:
             return self._in_turn(arrays, out, observer)
@@ -115,7 +117,7 @@ class Executor:
         return outputs
 
     @at_a_device()
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Array | None] | None = None) -> list[Any]:
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
         """Compute the outputs one step after the other; the observer is called around each."""
         return self._in_turn(arrays, out, observer)
 
@@ -124,11 +126,17 @@ class Executor:
         self,
         arrays: list[Any],
         watcher: Watcher,
-        out: Sequence[Array | None] | None = None,
+        out: Sequence[Target | None] | None = None,
         observer: Observer | None = None,
     ) -> list[Any]:
         """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
         return self._in_turn(arrays, out, observer, watcher)
+
+    def stays(self, number: int, array: DeviceArray) -> bool:
+        """Can all that reads the input of this number read the array where it is?"""
+        readers = [step for step in self.plan.steps if number in step.reads]
+        mine = all(isinstance(step, RunStep) and step.unit.compiled.takes(array) for step in readers)
+        return mine and bool(readers) and number not in self.plan.outputs
 
     def renew(self) -> None:
         """Begin anew in a forked process, which has none of the threads."""
@@ -154,7 +162,7 @@ class Executor:
     def _in_turn(
         self,
         arrays: list[Any],
-        out: Sequence[Array | None] | None,
+        out: Sequence[Target | None] | None,
         observer: Observer | None = None,
         watcher: Watcher | None = None,
     ) -> list[Any]:
@@ -203,7 +211,7 @@ class Executor:
                 self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "partita-step")
             return self._threads
 
-    def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Array | None]) -> list[Any]:
+    def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Target | None]) -> list[Any]:
         """The buffers with the caller's arrays in the places of outputs that a device may write there directly."""
         mixed = list(buffers)
         for slot, target in zip(self.plan.outputs, out, strict=True):
@@ -211,13 +219,15 @@ class Executor:
             if target is None or position is None:
                 continue
             step = self.plan.steps[position[0]]
+            if isinstance(target, DeviceArray) and (slot in self._read or self.plan.outputs.count(slot) > 1):
+                continue
             if isinstance(step, RunStep) and _takes(step, position[1], target, arrays):
                 listed = list(mixed[position[0]] or [None] * len(step.makes))
                 listed[position[1]] = target
                 mixed[position[0]] = listed
         return mixed
 
-    def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Array | None] | None = None) -> list[Any]:
+    def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
         shares = Spans(arrays).may_share if len(values) > FEW else partial(_may_share_any, arrays)
         if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays, values):
@@ -267,24 +277,30 @@ def _run_step(step: Step, values: Values, observer: Observer | None) -> None:
         observer(step, lambda: step.run(values, None, None))
 
 
-def _copied_to(target: Array | None, value: Any, output: int) -> Array:
+def _copied_to(target: Target | None, value: Any, output: int) -> Target:
     assert target is not None
-    if np.shape(value) != target.shape or np.asarray(value).dtype != target.dtype:
-        array = np.asarray(value)
+    array = np.asarray(value)
+    if array.shape != target.shape or array.dtype != target.dtype:
         cause = f"the output is {array.dtype.name}{list(array.shape)}, and the array {target.dtype.name}{list(target.shape)}"
         raise InputError(cause, where=f"out for output {output}")
-    np.copyto(target, value)
+    if isinstance(target, DeviceArray):
+        target.fill(array)
+    else:
+        np.copyto(target, array)
     return target
 
 
-def _is_overwritten(value: Any, output: int, out: Sequence[Array | None]) -> bool:
+def _is_overwritten(value: Any, output: int, out: Sequence[Target | None]) -> bool:
     """Does the value, which may be an input, lie where another output is to be written?"""
-    others = [target for i, target in enumerate(out) if i != output and target is not None]
+    others = [target for i, target in enumerate(out) if i != output and isinstance(target, np.ndarray)]
     return isinstance(value, np.ndarray) and any(np.may_share_memory(value, target) for target in others)
 
 
-def _takes(step: RunStep, output: int, target: Array, arrays: list[Any]) -> bool:
+def _takes(step: RunStep, output: int, target: Target, arrays: list[Any]) -> bool:
     """May the device write this output straight into the caller's array?"""
+    if isinstance(target, DeviceArray):
+        stated = array_layout(step.types[output]) == (target.dtype, target.shape)
+        return stated and step.unit.compiled.takes(target) and not any(map(target.shares, arrays))
     return (
         step.unit.memory == HOST
         and array_layout(step.types[output]) == (target.dtype, target.shape)

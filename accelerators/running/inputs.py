@@ -4,12 +4,13 @@ where possible).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from accelerators.arrays.on_device import DeviceArray, on_device
 from accelerators.errors import InputError, RunError
 from graph.errors import did_you_mean
 from graph.graph import Graph
@@ -38,10 +39,20 @@ class InputSpec:
         return f"{self.name}: {'?' if self.type is None else self.type}"
 
 
+Stays = Callable[[int, DeviceArray], bool]
+"""May the input of this number stay in the memory of its device?"""
+
+
+def _never(number: int, array: DeviceArray) -> bool:
+    """Whoever reads the inputs wants them all on the host."""
+    return False
+
+
 class InputChecker:
     """Turns a call's arguments into the list of arrays that the executor takes."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, stays: Stays = _never) -> None:
+        self._stays = stays
         self.specs = tuple([_spec(node.name, node[0].type) for node in graph.inputs])
         """The inputs in order."""
         self._names = [spec.name for spec in self.specs]
@@ -78,7 +89,7 @@ class InputChecker:
         sizes: dict[str, tuple[int, str]] = {}
         for i, spec in enumerate(self.specs):
             if i >= start:
-                values[i] = self._value(values[i], spec)
+                values[i] = self._value(values[i], spec, i)
             if isinstance(spec.type, TensorType):
                 self._check_dims(values[i], spec, sizes)
         return values
@@ -119,13 +130,18 @@ class InputChecker:
     def _place(self, spec: InputSpec) -> str:
         return f"{self._where}, input {spec.name!r}"
 
-    def _value(self, value: Any, spec: InputSpec) -> Any:
+    def _value(self, value: Any, spec: InputSpec, number: int | None = None) -> Any:
+        """The value, checked. An array on a device is copied to the host, unless it is the input of this number and may stay."""
         if isinstance(spec.type, SequenceType) and isinstance(value, (list, tuple)):
             inner = _spec(spec.name, spec.type.element)
             return [self._value(item, inner) for item in value]
         if spec.type is not None and not isinstance(spec.type, TensorType):
             return value
         array = self._array(value, spec)
+        if isinstance(array, DeviceArray):
+            if number is not None and array.dtype == spec.dtype and self._stays(number, array):
+                return array
+            array = array.numpy()
         if spec.dtype is None or array.dtype == spec.dtype:
             return array
         if spec.dtype == object and array.dtype.kind in "US":
@@ -149,7 +165,7 @@ class InputChecker:
             raise InputError(cause, where=self._place(spec), remedy="Give numbers in its range")
         return converted
 
-    def _array(self, value: Any, spec: InputSpec) -> Array:
+    def _array(self, value: Any, spec: InputSpec) -> Array | DeviceArray:
         if isinstance(value, np.ndarray):
             if np.ma.is_masked(value):
                 raise InputError("some of its elements are masked", where=self._place(spec), remedy="Fill them: array.filled(0)")
@@ -159,6 +175,9 @@ class InputChecker:
         if value is None:
             raise InputError("it is None", where=self._place(spec), remedy="Give an array")
         try:
+            found = on_device(value)
+            if found is not None:
+                return found
             if hasattr(value, "__dlpack__"):
                 return np.from_dlpack(value)
             return np.asarray(value)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.arrays.on_device import DeviceArray, Target, on_device
 from accelerators.errors import InputError
 from graph.errors import did_you_mean
-from graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
+from graph.types import TensorType, Type, dtype_name, numpy_dtype
 
 
-def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Array | None]:
+def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Target | None]:
     """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name."""
     if isinstance(out, Mapping):
         unknown = [name for name in out if name not in names]
@@ -20,8 +21,10 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
             remedy = did_you_mean(str(unknown[0]), names) or f"The outputs are {', '.join(names)}"
             raise InputError(f"there is no output {unknown[0]!r}", where=f"{where}, out", remedy=remedy)
         listed = [out.get(name) for name in names]
-    elif isinstance(out, (np.ndarray, list, tuple)):
-        listed = [out] if isinstance(out, np.ndarray) else list(out)
+    elif isinstance(out, (list, tuple)):
+        listed = list(out)
+    elif isinstance(out, np.ndarray) or _target(out) is not None:
+        listed = [out]
     else:
         cause = f"{type(out).__name__} is no array to write to"
         raise InputError(cause, where=f"{where}, out", remedy="Give an array, a list of them, or a dictionary by name")
@@ -32,16 +35,37 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
         if array is None:
             continue
         title = f"{where}, out for {name!r}"
-        if not isinstance(array, np.ndarray) or not array.flags.writeable:
-            raise InputError("it is no numpy array that may be written to", where=title)
+        target = _target(array)
+        if target is None:
+            cause = "it is no numpy array that may be written to, nor one on a device in one piece"
+            raise InputError(cause, where=title)
         if isinstance(kind, TensorType):
-            _check_target(array, kind, title)
-        if any(other is not None and np.may_share_memory(array, other) for other in listed[:i]):
+            _check_target(target, kind, title)
+        listed[i] = target
+        if any(_share(target, other) for other in listed[:i]):
             raise InputError("it shares memory with the array for another output", where=title)
     return listed
 
 
-def _check_target(array: Array, kind: TensorType, title: str) -> None:
+def _target(value: Any) -> Target | None:
+    """The value as an array that can be written to; None if it is none."""
+    if isinstance(value, np.ndarray):
+        return value if value.flags.writeable else None
+    try:
+        there = on_device(value)
+    except ValueError:
+        return None
+    return there if isinstance(there, DeviceArray) else None
+
+
+def _share(one: Target, other: Target | None) -> bool:
+    """May two arrays lie in the same memory?"""
+    if isinstance(one, DeviceArray):
+        return one.shares(other)
+    return isinstance(other, np.ndarray) and np.may_share_memory(one, other)
+
+
+def _check_target(array: Target, kind: TensorType, title: str) -> None:
     fits = kind.shape is None or (
         len(kind.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(kind.shape, array.shape))
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.lifting import Lifted
@@ -15,11 +17,12 @@ from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm
 from accelerators.tvm.device import GPU_KEYS, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, opencl_machine
+from accelerators.tvm.run.opencl_arrays import OpenClArray, put
 from accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
 from accelerators.tvm.run.runtime import version
 from graph.graph import Graph
 from graph.node import Node
-from graph.types import TensorType
+from graph.types import Array, TensorType
 
 
 class OpenClAccelerator(TvmAccelerator):
@@ -31,6 +34,10 @@ class OpenClAccelerator(TvmAccelerator):
     def __init__(self) -> None:
         super().__init__()
         drivers()
+
+    def to_device(self, array: Array) -> OpenClArray:
+        """A copy of the array in a buffer of the device's."""
+        return put(self.driver, np.asarray(array, order="C"))
 
     @property
     def driver(self) -> Driver:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from accelerators.arrays.on_device import DeviceArray, Target
 from accelerators.errors import RunError
 from accelerators.interface.accelerator import ProfileRow
 from accelerators.tvm.code.launches import Number
@@ -15,6 +17,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Origin
 from accelerators.tvm.compiled.step_list import Slot, StepList
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes
 from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
 from graph.types import Array, numpy_dtype
 
@@ -60,21 +63,24 @@ class CompiledOpenCl(CompiledTvm):
                 raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
         return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
-    def _targets(self, out: Sequence[Any] | None) -> dict[int, Array]:
+    def takes(self, array: DeviceArray) -> bool:
+        """Is it in the memory of this device, for which kernels of this context are made?"""
+        return isinstance(array, OpenClArray) and array.buffer.context == self.driver.context
+
+    def _targets(self, out: Sequence[Any] | None) -> dict[int, Target]:
         """By the number of a result, the array of the caller's that it is copied to. One result may be several outputs: it goes
         to the first array, and whoever gave the others copies it."""
-        targets: dict[int, Array] = {}
+        targets: dict[int, Target] = {}
         for origin, target in zip(self._assembled.outputs, out or ()):
-            if not isinstance(origin, np.ndarray) and origin >= 0 and target is not None and target.flags.carray:
+            if not isinstance(origin, np.ndarray) and origin >= 0 and _is_in_one_piece(target):
                 targets.setdefault(origin, target)
         return targets
 
     def _new_session(self) -> _Session:
-        self.driver.check_memory(self.step_list.blocks, RunError)
         return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
 
     @staticmethod
-    def _result(origin: int | Array, results: Sequence[Array], inputs: Sequence[Any]) -> Array:
+    def _result(origin: int | Array, results: Sequence[Target], inputs: Sequence[Any]) -> Target:
         if isinstance(origin, np.ndarray):
             return origin.copy()
         return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
@@ -138,11 +144,13 @@ class _Session:
 
     def __init__(self, steps: StepList, program: Any, driver: Driver, weights: Sequence[Array], measuring: bool) -> None:
         cl = opencl()
+        driver.hold(self, steps.blocks)
         self._steps = steps
         self._queue = driver.queue(measuring)
-        driver.hold(self, sum(steps.blocks))
         self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
         self._launches = [self._launch(program, step) for step in steps.steps]
+        self._reading = {slot.block for slot in steps.inputs}
+        """The blocks of inputs and weights."""
         self._events: list[Any] = []
         given = len(steps.inputs) - len(weights)
         self._inputs = steps.inputs[:given]
@@ -157,30 +165,56 @@ class _Session:
             kernel.set_arg(i, value)
         return kernel, tuple(g * n for g, n in zip(step.groups, step.local, strict=True)), step.local
 
-    def run(self, inputs: Sequence[Any], targets: Mapping[int, Array]) -> list[Array]:
-        """The results, in the arrays meant for them where there are any.
+    def run(self, inputs: Sequence[Any], targets: Mapping[int, Target]) -> list[Target]:
+        """The results, in the arrays meant for them where there are any. Kernels read and write arrays on the device where they
+        are: for this run alone they are arguments in the place of blocks.
 
         Everything is queued at once, and waited for at the end alone. Until then the events of the copies are held: one that
         is let go waits for its copy, because it keeps the host's memory."""
-        enqueue, queue = opencl().enqueue_nd_range_kernel, self._queue
-        copies = [self._write(slot, array) for slot, array in zip(self._inputs, inputs, strict=True)]
-        self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
-        slots = self._steps.outputs
+        enqueue, queue, slots = opencl().enqueue_nd_range_kernel, self._queue, self._steps.outputs
+        given = dict(zip(self._inputs, inputs, strict=True))
+        bound = {slot.block: array.buffer for slot, array in given.items() if isinstance(array, OpenClArray)}
+        copies = [self._write(slot, array) for slot, array in given.items() if not isinstance(array, OpenClArray)]
+        for i, target in targets.items():
+            if isinstance(target, OpenClArray) and slots[i].block not in self._reading:
+                bound.setdefault(slots[i].block, target.buffer)
+        with self._arguments(bound):
+            self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
         results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
-        copies += [self._copied(result, self._blocks[slot.block]) for slot, result in zip(slots, results, strict=True)]
+        blocks = [bound.get(slot.block, self._blocks[slot.block]) for slot in slots]
+        copies += [self._copied(result, block) for result, block in zip(results, blocks, strict=True)]
         queue.finish()
         del copies
         return results
+
+    @contextmanager
+    def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:
+        """Inside, kernels that are launched have these buffers in the place of blocks."""
+        places = [
+            (kernel, i, argument)
+            for (kernel, *_), step in zip(self._launches, self._steps.steps if bound else ())
+            for i, argument in enumerate(step.arguments)
+            if not isinstance(argument, Number) and argument in bound
+        ]
+        try:
+            for kernel, i, block in places:
+                kernel.set_arg(i, bound[block])
+            yield
+        finally:
+            for kernel, i, block in places:
+                kernel.set_arg(i, self._blocks[block])
 
     def _write(self, slot: Slot, array: Any) -> Any:
         return self._copied(self._blocks[slot.block], np.asarray(array, order="C"))
 
     def _copied(self, target: Any, source: Any) -> Any:
-        """The event of a copy that is queued, between the host's memory and the device's; None where there is nothing to copy."""
-        ends = [_as_bytes(end) if isinstance(end, np.ndarray) else end for end in (target, source)]
-        if 0 in (end.nbytes for end in ends if isinstance(end, np.ndarray)):
+        """The event of a copy that is queued; None where there is nothing to copy."""
+        ends = [_end_of_copy(end) for end in (target, source)]
+        arrays = [end for end in (target, source) if isinstance(end, (np.ndarray, OpenClArray))]
+        if ends[0] is ends[1] or any(not array.nbytes for array in arrays):
             return None
-        return opencl().enqueue_copy(self._queue, *ends, is_blocking=False)
+        size = {"byte_count": target.nbytes} if isinstance(target, OpenClArray) else {"is_blocking": False}
+        return opencl().enqueue_copy(self._queue, *ends, **size)
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""
@@ -190,6 +224,13 @@ class _Session:
         return spent
 
 
-def _as_bytes(array: Array) -> Array:
-    """The array's memory, whatever its element type."""
-    return array.reshape(-1).view(np.uint8)
+def _end_of_copy(end: Any) -> Any:
+    """One end of a copy as pyopencl takes it: a buffer, or the host's memory whatever its element type."""
+    if isinstance(end, OpenClArray):
+        return end.buffer
+    return as_bytes(end) if isinstance(end, np.ndarray) else end
+
+
+def _is_in_one_piece(target: Target | None) -> bool:
+    """Can a result be copied to it as it is?"""
+    return isinstance(target, DeviceArray) or (target is not None and target.flags.carray)

@@ -122,7 +122,7 @@ class CompiledTvm(CompiledSubgraph):
                 raise RunError(f"TVM failed while running: {first_line(error)}") from error
         return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
 
-    def _checked(self, outputs: list[Array]) -> list[Array]:
+    def _checked(self, outputs: list[Any]) -> list[Any]:
         """The outputs without the numbers that say what went wrong; RunError if one does."""
         checks = self._assembled.checks
         count = len(outputs) - len(checks)

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError, RunError
+from accelerators.process.forking import Guard
 
 EXTRA = "pip install 'partita[opencl]'"
 """What brings pyopencl."""
@@ -128,10 +129,14 @@ class Driver:
         """The bytes that this process holds in the device's memory."""
         return sum(_held.get(self.device.int_ptr, {}).values())
 
-    def hold(self, holder: Any, size: int) -> None:
-        """Count so many bytes as held until the holder goes."""
-        holders = _held.setdefault(self.device.int_ptr, {})
-        holders[id(holder)] = size
+    def hold(self, holder: Any, blocks: Sequence[int]) -> None:
+        """Count pieces of so many bytes as held until the holder goes; RunError if the device has no room for them.
+
+        Of two holders that come at once, the second one gets what the first one left."""
+        with _holding.lock:
+            self.check_memory(blocks, RunError)
+            holders = _held.setdefault(self.device.int_ptr, {})
+            holders[id(holder)] = sum(blocks)
         weakref.finalize(holder, holders.pop, id(holder))
 
     def check_memory(self, blocks: Sequence[int], kind: type[AcceleratorError] = CompileError) -> None:
@@ -187,6 +192,9 @@ _SMALLER = "Place a part of the model on another device"
 
 _held: dict[int, dict[int, int]] = {}
 """The bytes that this process holds in each device's memory, by device and holder."""
+
+_holding = Guard()
+"""Held while one more is counted."""
 
 _TRIAL = "__kernel void trial(__global float* x) { x[get_global_id(0)] *= 2; }"
 

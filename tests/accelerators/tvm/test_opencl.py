@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,37 @@ def test_models_on_one_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) 
     assert driver.held - before == size
     second.close()
     assert driver.held == before
+
+
+def test_of_two_that_start_at_once_one_gets_the_last_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one waits until the first one is counted; both passed the check before either was."""
+
+    class Holder:
+        """Holds half of the memory, and more."""
+
+    driver, check = opencl_driver.drivers()[0], opencl_driver.Driver.check_memory
+    most, whole = driver.device.max_mem_alloc_size, driver.device.global_mem_size
+    blocks, holders, errors = [min(most, whole)] * max(1, whole // most), [Holder(), Holder()], list[str]()
+    monkeypatch.setattr(opencl_driver, "_held", {})
+
+    def second() -> None:
+        try:
+            driver.hold(holders[1], blocks)
+        except pt.RunError as error:
+            errors.append(error.cause)
+
+    thread = threading.Thread(target=second)
+
+    def checked(self: opencl_driver.Driver, *given: Any) -> None:
+        check(self, *given)
+        if threading.current_thread() is not thread:
+            thread.start()
+            thread.join(0.1)
+
+    monkeypatch.setattr(opencl_driver.Driver, "check_memory", checked)
+    driver.hold(holders[0], blocks)
+    thread.join()
+    assert driver.held == sum(blocks) and len(errors) == 1 and "other models hold" in errors[0]
 
 
 def test_a_closed_model_holds_no_memory_of_the_device_for_any_size() -> None:

@@ -1,0 +1,22 @@
+"""Arrays put into the memory of a device by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accelerators.arrays.on_device import DeviceArray
+from accelerators.errors import AcceleratorError
+from accelerators.interface.device_list import parse_devices
+from graph.types import Array
+
+
+def to_device(array: Array, device: str) -> DeviceArray:
+    """A copy of the array in the memory of one device, such as "opencl" or "opencl.1". Models on that device read it, and write
+    their outputs to it where it is given as `out`, without a copy to the host; `.numpy()` copies it back."""
+    (first, *others) = parse_devices(device)
+    if others:
+        raise AcceleratorError(f"{device!r} is several devices", where="to_device", remedy="Name one of them")
+    own = first.accelerator
+    if first.device_id is not None:
+        own = own.configured(own.checked_config({"DEVICE_ID": first.device_id}))
+    return own.to_device(np.asarray(array))

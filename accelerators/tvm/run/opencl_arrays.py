@@ -1,0 +1,91 @@
+"""Arrays in the memory of an OpenCL device: our own, and those of pyopencl."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.on_device import DeviceArray, read_by
+from accelerators.errors import RunError
+from accelerators.tvm.run.opencl_driver import Driver, opencl, told
+from graph.types import Array
+
+
+@attrs.frozen(slots=True, eq=False, repr=False)
+class OpenClArray(DeviceArray):
+    """An array that fills a buffer of OpenCL's from its beginning, in C order."""
+
+    buffer: Any
+    """The pyopencl.Buffer."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    given: Any = None
+
+    def numpy(self) -> Array:
+        """A copy in the host's memory."""
+        array = np.empty(self.shape, self.dtype)
+        if array.nbytes:
+            self._copy(as_bytes(array), self.buffer)
+        return array
+
+    def fill(self, array: Array) -> None:
+        """Copy an array of the host's to it."""
+        if array.nbytes:
+            self._copy(self.buffer, as_bytes(np.asarray(array, order="C")))
+
+    def shares(self, other: Any) -> bool:
+        """Is it the same buffer, or is one of them a part of the other?"""
+        return isinstance(other, OpenClArray) and bool({*_whole(self.buffer)} & {*_whole(other.buffer)})
+
+    def _copy(self, target: Any, source: Any) -> None:
+        cl = opencl()
+        try:
+            with cl.CommandQueue(self.buffer.context) as queue:
+                cl.enqueue_copy(queue, target, source, is_blocking=True)
+        except cl.Error as error:
+            raise RunError(f"the OpenCL driver failed: {told(error)}", where="a copy of an array on device 'opencl'") from error
+
+
+def put(driver: Driver, array: Array) -> OpenClArray:
+    """A copy of the array in the device's memory; RunError where that has no room for it."""
+    driver.check_process()
+    cl, size = opencl(), max(1, array.nbytes)
+    try:
+        copy = OpenClArray(cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size), array.shape, array.dtype)
+    except cl.Error as error:
+        raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {driver.name}") from error
+    driver.hold(copy, [size])
+    copy.fill(array)
+    return copy
+
+
+def _whole(buffer: Any) -> list[int]:
+    """The buffer, and the one that it is a part of, by OpenCL's numbers."""
+    whole = buffer.get_info(opencl().mem_info.ASSOCIATED_MEMOBJECT)
+    return [buffer.int_ptr] if whole is None else [buffer.int_ptr, whole.int_ptr]
+
+
+def as_bytes(array: Array) -> Array:
+    """The array's memory, whatever its element type."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _of_pyopencl(value: Any) -> OpenClArray | Array | None:
+    """An array of pyopencl's, once what it waits for has come."""
+    module = sys.modules.get("pyopencl.array")
+    if module is None or not isinstance(value, module.Array):
+        return None
+    if not value.flags.forc:
+        raise ValueError("it is no array in one piece")
+    value.finish()
+    plain = isinstance(value.base_data, opencl().Buffer) and value.offset == 0 and value.flags.c_contiguous
+    if not plain or value.base_data.size < math.prod(value.shape) * value.dtype.itemsize:
+        return np.asarray(value.get())
+    return OpenClArray(value.base_data, tuple(value.shape), np.dtype(value.dtype), value)
+
+
+read_by(_of_pyopencl)
