@@ -157,7 +157,7 @@ ROOMS = {
         choosing
         compiling_files
         at_once
-        compiling importing tuning
+        compiling importing to_device tuning
         starting
         package sessions
         showing
