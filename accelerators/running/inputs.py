@@ -175,9 +175,9 @@ class InputChecker:
         if value is None:
             raise InputError("it is None", where=self._place(spec), remedy="Give an array")
         try:
-            found = on_device(value)
-            if found is not None:
-                return found
+            there = on_device(value)
+            if there is not None:
+                return there
             if hasattr(value, "__dlpack__"):
                 return np.from_dlpack(value)
             return np.asarray(value)

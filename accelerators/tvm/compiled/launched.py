@@ -190,18 +190,18 @@ class _Session:
     @contextmanager
     def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:
         """Inside, kernels that are launched have these buffers in the place of blocks."""
-        places = [
+        arguments = [
             (kernel, i, argument)
             for (kernel, *_), step in zip(self._launches, self._steps.steps if bound else ())
             for i, argument in enumerate(step.arguments)
             if not isinstance(argument, Number) and argument in bound
         ]
         try:
-            for kernel, i, block in places:
+            for kernel, i, block in arguments:
                 kernel.set_arg(i, bound[block])
             yield
         finally:
-            for kernel, i, block in places:
+            for kernel, i, block in arguments:
                 kernel.set_arg(i, self._blocks[block])
 
     def _write(self, slot: Slot, array: Any) -> Any:

@@ -43,14 +43,14 @@ def relu() -> pt.CompiledModel:
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The copies that are made, each by what it goes to."""
-    made, enqueue = list[Any](), opencl_driver.opencl().enqueue_copy
+    targets, enqueue = list[Any](), opencl_driver.opencl().enqueue_copy
 
     def noted(queue: Any, target: Any, *rest: Any, **more: Any) -> Any:
-        made.append(target)
+        targets.append(target)
         return enqueue(queue, target, *rest, **more)
 
     monkeypatch.setattr(opencl_driver.opencl(), "enqueue_copy", noted)
-    yield made
+    yield targets
 
 
 def test_they_are_read_and_written_where_they_are(relu: pt.CompiledModel, copies: list[Any]) -> None:
