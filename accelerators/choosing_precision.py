@@ -50,6 +50,7 @@ def choose_precision(
     `compile`) allow. `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
     require_graph(graph)
     check_options(tolerance, precisions, calibration, win, most)
+    tolerance, most = float(tolerance), int(most)
     batches = batches_of(graph, inputs)
     typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = locked_of(typed, lock or {})

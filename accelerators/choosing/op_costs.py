@@ -12,13 +12,13 @@ from accelerators.arrays.distance import distance
 from accelerators.choosing.device_choice import DeviceChoice
 from accelerators.choosing.op_times import times_of
 from accelerators.choosing.options import Given
-from accelerators.choosing.precision_probe import Probe, isolated, read_by
+from accelerators.choosing.precision_probe import Probe, given_to, isolated, read_by
 from accelerators.choosing.target import Target
 from accelerators.errors import NotSupported
 from accelerators.placement.rules import Forbid, Pin
 from accelerators.precision.calibration import Range, calibrated
 from accelerators.precision.device_plan import lowered_on
-from accelerators.precision.lowered_ops import KEPT, bytes_won, lowerable, lowered, why_not
+from accelerators.precision.lowered_ops import KEPT, bytes_won, lowerable, lowered, moved_from, why_not
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
 from graph.graph import Graph
@@ -81,16 +81,24 @@ class Measuring:
 
     def _taking(self, precision: str) -> list[Node]:
         """The ops that ONNX has in a precision; the others are noted."""
-        reasons = {node: why_not(node, precision, self.graph.opsets.get("", 1)) for node in self.ops}
+        reasons = {node: self._why_not(node, precision) for node in self.ops}
         self.refused |= {(node.name, precision): reason for node, reason in reasons.items() if reason is not None}
         return [node for node, reason in reasons.items() if reason is None]
+
+    def _why_not(self, node: Node, precision: str) -> str | None:
+        """Why an op may not be lowered; None where it may be."""
+        value = read_by(node)
+        if precision == "int8" and self.ranges[moved_from(value)[-1].name] == (0.0, 0.0):
+            return f"no number but zero was seen of {value.name!r}, so that its range is not known"
+        return why_not(node, precision, self.graph.opsets.get("", 1))
 
     def _alone(self, precision: str, seen: Mapping[str, Array], ops: Sequence[Node]) -> dict[str, Any]:
         """What each op makes in a precision of the values that it reads in float32. What the device refuses has no result."""
         if not ops:
             return {}
         alone = isolated(self.graph, ops, precision, self.ranges)
-        given = {f"given{i}": seen[read_by(node).name] for i, node in enumerate(ops)}
+        values = [value for i, node in enumerate(ops) for value in given_to(node, i).values()]
+        given = {name: seen[entry.name] for name, entry in values}
         try:
             return dict(zip([node.name for node in ops], self.target.compiled(alone)(given), strict=True))
         except PartitaError as error:

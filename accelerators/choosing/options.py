@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,12 @@ UNITS = {"time": "µs", "memory": "bytes"}
 
 def check_options(tolerance: float, precisions: Sequence[str], calibration: str, win: str, most: int) -> None:
     """An error that names the option if one of them is none that there is."""
-    if not isinstance(most, int) or most < 1:
+    if not isinstance(most, Integral) or most < 1:
         raise AcceleratorError(f"most is {most!r}", where="choose_precision", remedy="Give a whole number from 1 on")
     if isinstance(precisions, str) or not isinstance(precisions, Sequence):
         cause = f"precisions are a list of names, not {precisions!r:.80}"
         raise AcceleratorError(cause, where="choose_precision", remedy='Write ["int8"]')
-    if not isinstance(tolerance, (int, float)) or not tolerance >= 0:
+    if not isinstance(tolerance, Real) or not tolerance >= 0:
         raise AcceleratorError(f"tolerance is {tolerance!r}", where="choose_precision", remedy="Give a number from 0 on")
     offered = {"precisions": (precisions, PRECISIONS), "calibration": ([calibration], METHODS), "win": ([win], tuple(UNITS))}
     for option, (given, known) in offered.items():
@@ -61,6 +62,13 @@ def batches_of(graph: Graph, inputs: Any) -> list[Given]:
             )
     if not batches:
         raise AcceleratorError("no inputs are given", where="choose_precision", remedy="Give those of one call at least")
+    for number, batch in enumerate(batches):
+        for name, array in batch.items():
+            first = batches[0][name].shape
+            if array.shape != first:
+                cause = f"{name!r} is of shape {array.shape} in call {number}, and of {first} in call 0"
+                remedy = "Give calls of the same sizes; the plan applies to the graph with its symbols"
+                raise AcceleratorError(cause, where=f"graph {graph.name!r}", remedy=remedy)
     return batches
 
 
@@ -72,6 +80,9 @@ def locked_of(graph: Graph, lock: Mapping[str, str]) -> dict[str, str]:
     locked: dict[str, str] = {}
     names = [node.name for node in lowerable(graph)]
     for pattern, precision in lock.items():
+        if not isinstance(pattern, str):
+            cause = f"{pattern!r} is no name of an op"
+            raise AcceleratorError(cause, where="choose_precision, option lock", remedy="Give a name, or a pattern of names")
         check_precision(precision, f"lock[{pattern!r}]")
         fitting = [name for name in names if name == pattern] or _matching(pattern, names)
         if not fitting:

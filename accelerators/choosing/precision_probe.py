@@ -45,7 +45,8 @@ class Probe:
         read = [entry for node in ops for entry in moved_from(read_by(node))]
         self.reads = list(dict.fromkeys(entry.name for entry in read))
         """The values that ops read, and what those have their numbers from."""
-        seen = {entry.name: rewriter.value(entry) for entry in read}
+        beside = [entry for node in ops for entry in read_beside(node).values()]
+        seen = {entry.name: rewriter.value(entry) for entry in (*read, *beside)}
         seen |= {entry.name: kept for entry, kept in results.items()}
         self.seen = list(seen)
         """The values that are outputs after the graph's own."""
@@ -55,12 +56,30 @@ class Probe:
 
 
 def isolated(graph: Graph, ops: Sequence[Node], precision: str, ranges: Mapping[str, Range]) -> Graph:
-    """Ops in a lower precision, each of an input of its own in float32."""
-    given = [variable(f"given{i}", type=read_by(node).type) for i, node in enumerate(ops)]
-    nodes = [node.evolve(inputs=(x[0], *node.inputs[1:]), after=()) for node, x in zip(ops, given, strict=True)]
-    alone = Graph([node[0] for node in nodes], given, f"{graph.name}_alone", graph.opsets)
-    own = {x.name: ranges[moved_from(read_by(node))[-1].name] for node, x in zip(ops, given, strict=True)}
+    """Ops in a lower precision, each of inputs of its own in float32, under the names of `given_to`."""
+    inputs: list[Node] = []
+    nodes: list[Node] = []
+    own: dict[str, Range] = {}
+    for i, node in enumerate(ops):
+        given = {slot: variable(name, type=entry.type) for slot, (name, entry) in given_to(node, i).items()}
+        inputs += given.values()
+        read = tuple(given[slot][0] if slot in given else entry for slot, entry in enumerate(node.inputs))
+        nodes.append(node.evolve(inputs=read, after=()))
+        own[given[0].name] = ranges[moved_from(read_by(node))[-1].name]
+    alone = Graph([node[0] for node in nodes], inputs, f"{graph.name}_alone", graph.opsets)
     return infer(lowered(alone, {node.name: precision for node in nodes}, own), strict=False)
+
+
+def given_to(node: Node, number: int) -> dict[int, tuple[str, NodeEntry]]:
+    """By slot: the input of the isolated op of that number, and the value that it stands for."""
+    values = {0: read_by(node), **read_beside(node)}
+    return {slot: (f"given{number}_{slot}", entry) for slot, entry in values.items()}
+
+
+def read_beside(node: Node) -> dict[int, NodeEntry]:
+    """What a product reads beside its first input and constants, by slot: a bias that is computed."""
+    given = enumerate(node.inputs)
+    return {slot: entry for slot, entry in given if slot > 0 and entry is not None and entry.node.value is None}
 
 
 def read_by(node: Node) -> NodeEntry:

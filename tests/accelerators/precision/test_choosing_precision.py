@@ -223,6 +223,7 @@ def test_a_version_that_onnx_cannot_convert_is_left_alone(monkeypatch: pytest.Mo
         ({"lock": {"frist": "int8"}}, "no op that may be lowered is called 'frist'"),
         ({"lock": {"first[": "int8"}}, r"'first\[' is no pattern"),
         ({"lock": {"first": "int5"}}, "there is no precision 'int5'"),
+        ({"lock": {3: "int8"}}, "3 is no name of an op"),
         ({"lock": {".*": "int8"}, "tolerance": 1e-6}, "what is locked moves the answer by"),
     ],
 )
@@ -238,6 +239,32 @@ def test_inputs_that_do_not_fit() -> None:
         pt.choose_precision(convolutions(), tuple(inputs_of(convolutions())[:1] * 2), device="reference")
     with pytest.raises(pt.PartitaError, match="no inputs are given"):
         pt.choose_precision(convolutions(), [], device="reference")
+
+
+def test_calls_have_the_same_sizes() -> None:
+    x = pt.variable("x", "float32", ("n", 32))
+    graph = pt.Graph([pt.op("MatMul", x, Weights(0)(32, 4), name="product")], [x])
+    with pytest.raises(pt.PartitaError, match=r"'x' is of shape \(5, 32\) in call 1, and of \(3, 32\) in call 0"):
+        pt.choose_precision(graph, [np.ones((n, 32), "f") for n in (3, 5)], device="reference")
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_range_that_nothing_tells_is_not_made_up(value: float) -> None:
+    graph = sensitive()
+    plan = pt.choose_precision(graph, np.full((4, 32), value, "f"), np.float32(0.5), "reference", win="memory")
+    assert plan["steady"] == "float32" and "no number but zero was seen of 'x'" in plan.why("steady")
+    assert pt.PrecisionPlan.from_json(plan.to_json()).tolerance == 0.5
+
+
+def test_biases_may_be_computed_or_given() -> None:
+    """Each product is measured alone, and what else it read was sought in the whole graph, or not found."""
+    w, x, bias = Weights(2), pt.variable("x", "float32", (4, 32)), pt.variable("bias", "float32", (16,))
+    side = pt.op("MatMul", x, w(32, 16, fan_in=32), name="side")
+    both = pt.op("Gemm", pt.op("Gemm", x, w(32, 16, fan_in=32), side, name="first"), w(16, 16), bias, name="second")
+    graph = pt.Graph([both], [x, bias])
+    call = np.random.default_rng(0).standard_normal((4, 32)).astype("f"), np.ones(16, "f")
+    plan = pt.choose_precision(graph, call, 0.1, "reference", win="memory")
+    assert dict(plan) == dict.fromkeys(("side", "first", "second"), "int8")
 
 
 def test_a_plan_is_for_one_graph() -> None:
