@@ -3,9 +3,9 @@
     python -m benchmarks.precision --decode [--threads N ...] [--tiny]
 
 A model of GPT-2's sizes decodes one token after 128, its weights bytes with a scale for each column, or half bytes with one for
-each block of 32, 64 or 128. Partita's `cpu`, onnxruntime and OpenVINO read the same QDQ file; onnxruntime also takes it as
-its own MatMulNBits. All take turns in one process. `memory` is what Partita's kernels hold of weights,
-over the bytes of the constants.
+each block of 32, 64 or 128. Partita's `cpu`, onnxruntime and OpenVINO read the same QDQ form, save that the peers gather from
+tables of float32; onnxruntime also takes it as its own MatMulNBits. All take turns in one process. `memory` is what Partita's
+kernels hold of weights, over the bytes of the constants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 import partita as pt
 from benchmarks.machine import machine_name, processor
-from benchmarks.models.decoder import Decoder, in_blocks, narrow
+from benchmarks.models.decoder import Decoder, in_blocks, narrow, with_wide_tables
 from benchmarks.models.files import Model
 from benchmarks.precision import distance, onnxruntime, openvino, processor_clocked
 from benchmarks.timing import Ratio, clocked, interleaved, ratio, summary
@@ -59,8 +59,9 @@ def decode(threads: Sequence[int], budget: float, tiny: bool) -> None:
 
 
 def measured(sizes: Decoder, bits: int, block: int, threads: int, budget: float) -> Row:
-    """The engines in turn. The peers' files have a second table in place of the one that Partita shares."""
-    graph, own = narrow(sizes.graph(), bits, block), narrow(attrs.evolve(sizes, tied=False).graph(), bits, block)
+    """The engines in turn. The peers' files have a second table, of float32, in place of the one that Partita shares."""
+    graph = narrow(sizes.graph(), bits, block)
+    own = with_wide_tables(narrow(attrs.evolve(sizes, tied=False).graph(), bits, block))
     inputs = example(graph)
     model = pt.compile(graph, "cpu", {"NUM_THREADS": threads})
     calls: dict[str, Callable[[], object]] = {"partita": partial(model, inputs)}

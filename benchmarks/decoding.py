@@ -5,12 +5,12 @@
 A prompt of 128 tokens, and then one token after another, each the most likely one. The models are GPT-2 (124 million weights)
 and one like Llama with grouped queries, as exporters write them, with random weights: float32, or bytes with a scale for each
 column, or half bytes with one for each block of 64. Partita decodes in a session; onnxruntime keeps past keys and values in its
-I/O binding, and OpenVINO in the state of its model. (onnxruntime gets half bytes as its own MatMulNBits, which rounds
-activations to bytes.) All run in one process and take turns of some tokens each. `bandwidth` is what Partita reads of weights
-and of the past in a second, over what the machine copies in a second with as many threads. `memory` is what the process grows
-by while Partita speaks, in MB. `same` is the number of tokens before the first that another engine says otherwise. With --torch,
-which makes an environment for it on first use, float32 is also compared with torch, eager and compiled, which says as many
-tokens in a process of its own, after the others. --tiny takes small models."""
+I/O binding, and OpenVINO in the state of its model. Both gather from tables of float32, and onnxruntime gets half bytes as its
+own MatMulNBits, which rounds activations to bytes. All run in one process and take turns of some tokens each. `bandwidth` is what
+Partita reads of weights and of the past in a second, over what the machine copies in a second with as many threads. `memory` is
+what the process grows by while Partita speaks, in MB. `same` is the number of tokens before the first that another engine says
+otherwise. With --torch, which makes an environment for it on first use, float32 is also compared with torch, eager and compiled,
+which says as many tokens in a process of its own, after the others. --tiny takes small models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ import numpy as np
 import partita as pt
 from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models import exports
-from benchmarks.models.decoder import in_blocks, narrow
+from benchmarks.models.decoder import in_blocks, narrow, with_wide_tables
 from benchmarks.processes import CutOff, Failed, module_command, resident, run_json
 from benchmarks.progress import run
 from benchmarks.venvs import TORCH, PeerMissing, python_of
@@ -229,13 +229,14 @@ def measured(
     make, sizes = recipe
     form = WEIGHTS[weights]
     graph = make(sizes) if form is None else narrow(make(sizes), *form)
+    peers = with_wide_tables(graph)
     ids = np.random.default_rng(0).integers(0, sizes.words, (1, prompt))
     with tempfile.TemporaryDirectory() as folder:
-        blocks = in_blocks(graph) if form is not None and form[1] else graph
+        blocks = in_blocks(peers) if form is not None and form[1] else peers
         talks = {
             "partita": Talk(Partita(graph, prompt + tokens + 1, threads)),
             "onnxruntime": Talk(OnnxRuntime(blocks, Path(folder) / "onnxruntime.onnx", threads)),
-            "openvino": Talk(OpenVino(graph, Path(folder) / "openvino.onnx", threads)),
+            "openvino": Talk(OpenVino(peers, Path(folder) / "openvino.onnx", threads)),
         }
         for talk in talks.values():
             talk.begin(ids)

@@ -125,6 +125,24 @@ def rounded(array: np.ndarray, bits: int, block: int, axis: int) -> tuple[np.nda
     return np.moveaxis(integers, -1, axis).astype(kind), np.ascontiguousarray(scales.astype(np.float32))
 
 
+def with_wide_tables(graph: pt.Graph) -> pt.Graph:
+    """The graph with the tables that it gathers from as the float32 numbers that their integers stand for: onnxruntime would
+    widen all of a narrow table at each token."""
+    tables = {node.reads[0].node for node in graph.nodes if node.op == "Gather" and node.reads[0].node.op == "DequantizeLinear"}
+
+    def visit(node: pt.Node, rewriter: Rewriter) -> None:
+        if node not in tables:
+            rewriter.keep(node)
+            return
+        integers, scales = (entry.node.value for entry in node.reads)
+        assert integers is not None and scales is not None
+        axis, block = int(node.attrs["axis"]), int(node.attrs["block_size"])
+        each = np.repeat(scales, block, axis) if block else np.expand_dims(scales, 1 - axis)
+        rewriter.replace(node[0], rewriter.keep(pt.constant(integers.astype(np.float32) * each, node.name))[0])
+
+    return rewrite(graph, visit)
+
+
 def in_blocks(graph: pt.Graph) -> pt.Graph:
     """The graph with its products by narrow matrices as onnxruntime's MatMulNBits, with 8 bits for the activations, as its
     documents advise. (Its quantizer writes the same, and needs a package more.)"""
