@@ -166,15 +166,26 @@ def test_attention_of_any_sizes(tokens: int, count: int, width: int, keys: int, 
     g = attention(tokens, count, width, keys)
     inputs = [normal(1, tokens, count * width), normal(1, keys, count * width), normal(1, 1, 1, keys)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.kernels.attention.attention.VALUE_PRODUCTS", 0)
-        patch.setattr("accelerators.tvm.kernels.attention.attention.BLOCK", 300)
+        patch.setattr("accelerators.tvm.kernels.attention.fixed_length.VALUE_PRODUCTS", 0)
+        patch.setattr("accelerators.tvm.kernels.attention.fixed_length.BLOCK", 300)
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
 
 
+@pytest.mark.parametrize(("tokens", "keys", "width", "threads"), [(1, 129, 48, 2), (2, 17, 16, 1), (8, 37, 32, 1)])
+def test_few_queries_read_keys_and_values_where_they_stand(tokens: int, keys: int, width: int, threads: int) -> None:
+    g = attention(tokens, 3, width, keys)
+    inputs = [normal(1, tokens, 3 * width), normal(1, keys, 3 * width), normal(1, 1, 1, keys)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerators.tvm.kernels.attention.few_rows.VALUE_PRODUCTS", 0)
+        patch.delattr("accelerators.tvm.kernels.attention.fixed_length.FixedLength.write")
+        assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
+
+
+@pytest.mark.parametrize("tokens", [4, 20])
 @pytest.mark.parametrize("guard", [False, True])
-def test_rows_that_are_masked_altogether(guard: bool) -> None:
+def test_rows_that_are_masked_altogether(guard: bool, tokens: int) -> None:
     mask = np.full((1, 1, 1, 20), -np.inf, "float32")
-    (output,) = compiled(attention(20, 2, 16, guard=guard)).run([normal(1, 20, 32), normal(1, 20, 32), mask])
+    (output,) = compiled(attention(tokens, 2, 16, 20, guard)).run([normal(1, tokens, 32), normal(1, 20, 32), mask])
     assert (output == 0).all() if guard else np.isnan(output).all()
 
 

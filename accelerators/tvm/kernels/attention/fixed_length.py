@@ -1,0 +1,158 @@
+"""Attention without the matrix of all scores in memory.
+
+A task is one head, or some rows of it. It lays the keys and the values out in panels (`panels.py`); then, for a block of rows
+that a near cache holds, it makes the scores, with scale and mask worked in, their exponentials and sums, and the product with
+the values, which is divided by the sums as it is written. All is read and written where it stands (`strides.py`): the products
+before and after never see a transpose."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.kernels.attention.known_lengths import KnownLengths, Scores
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Operand,
+    Value,
+    float32,
+    minimum,
+    uint16,
+)
+from accelerators.tvm.kernels.shared.heads import Head
+from accelerators.tvm.kernels.shared.instructions import Instruction
+from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.operands import Matrix
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
+from accelerators.tvm.sizes.extent import is_multiple
+
+BLOCK = 16_384
+"""The number of scores that a near cache holds beside the panels."""
+
+MOST_PARTS = 8
+"""A head's rows are cut among so many tasks at most: each lays out the keys and values for itself."""
+
+FEWEST_ROWS = 16
+"""A part has so many rows at least."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class FixedLength(KnownLengths):
+    """Writes the kernel for rows enough that panels are worth their while."""
+
+    first: PanelTile
+    """The tile for the product that makes the scores."""
+    second: PanelTile
+    """The tile for the product with the values."""
+    instruction: Instruction
+    """How the sums of both take up products."""
+
+    @property
+    def element(self) -> Element:
+        """How the right matrices and the exponentials are stored."""
+        return float32 if self.instruction.group == 1 else uint16
+
+    @property
+    def filled(self) -> int:
+        """The number of keys in whole groups."""
+        return self.instruction.steps(self.keys) * self.instruction.group
+
+    # -- how the work is cut -----------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the work."""
+        laid_out = self.heads.count * self.keys * (self.depth + self.columns)
+        return self.machine.threads_for(laid_out * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
+
+    @property
+    def parts(self) -> int:
+        """Into how many tasks a head is cut, for the threads to have equal work."""
+        count, threads = self.heads.count, self.threads
+        even = [p for p in range(1, MOST_PARTS + 1) if is_multiple(count * p, threads) and p * FEWEST_ROWS <= self.rows]
+        return even[0] if even else 1
+
+    @property
+    def blocks(self) -> int:
+        """Into how many blocks the rows of a head are cut."""
+        least = math.ceil(self.rows / max(BLOCK // self.keys, self.first.rows, self.second.rows))
+        return math.ceil(least / self.parts) * self.parts
+
+    @property
+    def height(self) -> int:
+        """Rows of a block; the last overlaps the one before where they do not divide."""
+        step = max(self.first.rows, self.second.rows)
+        return min(self.rows, math.ceil(math.ceil(self.rows / self.blocks) / step) * step)
+
+    # -- the kernel --------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write the whole kernel."""
+        kernel, first, second, height = self.heads.kernel, self.first, self.second, self.height
+        each = self.blocks // self.parts
+        with kernel.tasks(self.heads.count * self.parts, "task", self.threads > 1) as task:
+            head = self.heads.head(kernel.name_value("head", task // self.parts))
+            keys = kernel.memory("keys", self.element, (first.across(self.keys) * self.depth * first.width,))
+            values = kernel.memory("values", self.element, (second.across(self.columns) * self.filled * second.width,))
+            scores = kernel.memory("scores", float32, (height, self.keys))
+            is_same = self.element is float32
+            powers = scores if is_same else kernel.memory("powers", self.element, (height, self.filled))
+            memory = Scores(scores, powers, kernel.memory("inverse", float32, (height,)))
+            self._pack(keys, self.match.key, head, first, self.depth, self.keys)
+            self._pack(values, self.match.value, head, second, self.keys, self.columns)
+            with kernel.loop(each, "b") as b:
+                block = kernel.name_value("block", task % self.parts * each + b)
+                row = kernel.name_value("row", minimum(block * height, self.rows - height))
+                self._scores(scores, keys, head, row)
+                self.make_powers(memory, height)
+                self._mix(memory, values, head, row)
+
+    def _pack(self, into: Buffer, matrix: Matrix, head: Head, tile: PanelTile, depth: int, columns: int) -> None:
+        """Panels of the matrix, which has so many rows and columns."""
+        view, group = self.heads.read(matrix), self.instruction.group
+        pack = self.heads.pack if group == 1 else self.heads.pack_pairs
+        filled = self.instruction.steps(depth) * group
+        with self.heads.kernel.loop(tile.across(columns), "j") as j:
+            pack(into, j * (filled * tile.width), view, head, tile, depth, tile.column(j, columns))
+
+    def _scores(self, scores: Buffer, keys: Buffer, head: Head, top: Value) -> None:
+        kernel, tile = self.heads.kernel, self.first
+        query, score = self.heads.read(self.match.query), self.score()
+        with kernel.loop(tile.across(self.keys), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
+            row, column = tile.row(i, self.height), tile.column(j, self.keys)
+            panel = self._panel(keys, j * (self.depth * tile.width), tile)
+
+            def group(r: Value, step: Operand) -> Value:
+                return self.instruction.left(query.buffer, query.at(head, top + row + r, step * self.instruction.group))
+
+            acc = tile.product(kernel, self.depth, lambda r, k: query.number(head, top + row + r, k), panel, group)
+
+            def store(total: Value, r: Value, c: Value) -> None:
+                scores[row + r, column + c] = score(total, head, top + row + r, column + c)
+
+            tile.finish(kernel, acc, store)
+
+    def _panel(self, buffer: Buffer, first: Operand, tile: PanelTile) -> Panel:
+        """A panel that was laid out for the instruction."""
+        return Panel(buffer, first, tile.width * self.instruction.group, self.instruction)
+
+    def _mix(self, memory: Scores, values: Buffer, head: Head, top: Value) -> None:
+        kernel, tile = self.heads.kernel, self.second
+        result = self.heads.written(self.match.result, self.match.after)
+        with kernel.loop(tile.across(self.columns), "j") as j, kernel.loop(tile.down(self.height), "i") as i:
+            row, column = tile.row(i, self.height), tile.column(j, self.columns)
+            panel = self._panel(values, j * (self.filled * tile.width), tile)
+
+            def group(r: Value, step: Operand) -> Value:
+                return self.instruction.left(memory.powers, row + r, step * self.instruction.group)
+
+            acc = tile.product(kernel, self.filled, lambda r, k: memory.scores[row + r, k], panel, group)
+
+            def store(total: Value, r: Value, c: Value) -> None:
+                position = (result.at(head, top + row + r, column + c),)
+                write(result.buffer, position, total * memory.inverse[row + r])
+
+            tile.finish(kernel, acc, store)

@@ -1,0 +1,93 @@
+"""What kernels of attention share, for numbers of queries and keys that are known: from products to exponentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from accelerators.tvm.kernels.attention.pattern import Attention
+from accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, float32
+from accelerators.tvm.kernels.shared.functions import exp_of_negative
+from accelerators.tvm.kernels.shared.heads import Head, Heads
+from accelerators.tvm.kernels.shared.numbers import stored_bits
+from accelerators.tvm.kernels.shared.row import Row, join_lanes
+from accelerators.tvm.machine.machine import Machine
+
+
+@attrs.frozen(slots=True, eq=False)
+class Scores:
+    """The memory that a task keeps for the scores of a block of rows."""
+
+    scores: Buffer
+    """The scores, and then their exponentials."""
+    powers: Buffer
+    """The exponentials as the product with the values takes them: the scores themselves, or their bits in two bytes."""
+    inverse: Buffer
+    """For each row, one over the sum of the exponentials."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class KnownLengths:
+    """One attention, and its sizes."""
+
+    match: Attention
+    heads: Heads
+    machine: Machine
+    rows: int
+    """How many queries there are."""
+    keys: int
+    """How many keys and values there are."""
+    depth: int
+    """The depth of queries and keys."""
+    columns: int
+    """The number of columns of the values."""
+
+    def score(self) -> Callable[[Value, Head, Operand, Operand], Value]:
+        """What scale and mask make of a product of a query and a key."""
+        match = self.match
+        wanted = match.softmax.inputs[0]
+        assert wanted is not None
+        factor = match.query.factor * match.key.factor
+        return self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
+
+    def make_powers(self, memory: Scores, height: int) -> None:
+        """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
+        kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
+        row, whole = Row(self.keys, lanes), self.keys // lanes
+        with kernel.loop(height, "r") as r:
+            partial, numbers = row.partial_sums(kernel), kernel.stack("m", float32, (2,))
+            row.reduce(kernel, "max", lambda column, count: scores.vector(count, r, column), partial, numbers, 0)
+            sums = partial[0]
+
+            def power(column: Operand, total: Buffer, at: Operand) -> None:
+                scores[r, column] = exp_of_negative(scores[r, column] - numbers[0])
+                total[at] = total[at] + scores[r, column]
+                if memory.powers is not scores:
+                    memory.powers[r, column] = stored_bits(scores[r, column], memory.powers.element)
+
+            sums[0] = constant(0.0, float32, lanes)
+            with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
+                power(v * lanes + lane, sums, lane)
+            numbers[1] = join_lanes("sum", sums, lanes)
+            with kernel.loop(self.keys % lanes, "e") as e:
+                power(whole * lanes + e, numbers, 1)
+            if memory.powers.shape[1] > self.keys:
+                memory.powers[r, self.keys] = 0
+            self._invert(memory, row, r, numbers[1])
+
+    def _invert(self, memory: Scores, row: Row, r: Value, total: Value) -> None:
+        """One over the sum. Where rows of NaN are to become zeros, their scores become zeros here."""
+        kernel = self.heads.kernel
+        if not self.match.guard:
+            memory.inverse[r] = 1.0 / total
+            return
+
+        def clear(column: Operand, count: int) -> None:
+            memory.powers[r, column] = constant(0, memory.powers.element, count)
+
+        with kernel.when(total >= 0.0):
+            memory.inverse[r] = 1.0 / total
+        with kernel.otherwise():
+            row.each(kernel, clear)
+            memory.inverse[r] = 1.0
