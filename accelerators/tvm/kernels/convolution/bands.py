@@ -38,6 +38,15 @@ AHEAD = 8
 """The most pixels of a tile that stand one after another in memory, and that several vectors meet. LLVM knows where all of them
 are, and spreads more of them ahead of their products than there are registers."""
 
+CALM = 6
+"""The most pixels of a tile of two vectors for which LLVM keeps all in registers."""
+
+SPILLED = 0.5
+"""About how many cycles a step takes longer for each pixel more."""
+
+BEGUN = 3
+"""So many tiles are worth a band less: each reads the weights again, and more rows twice."""
+
 
 @attrs.frozen(slots=True)
 class Shape(Convolved):
@@ -99,7 +108,7 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
     tall = _tallest(shape, chunk or reach, pixels)
     panels = math.ceil(blocks / vectors)
-    down, across = math.ceil(window.out[0] / tall), 1
+    down, across = _even(window, math.ceil(window.out[0] / tall), pixels), 1
     if parallel:
         down, across = _for_threads(shape, pixels, panels, reach, down, machine.threads)
     rows = _rows(window, math.ceil(window.out[0] / down), pixels)
@@ -171,7 +180,8 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
         return min(MOST_ROWS, whole), min(SUMS, blocks)
 
     def cycles(pixels: int, vectors: int) -> float:
-        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3
+        spilled = SPILLED * max(pixels - CALM, 0) if vectors == 2 else 0.0
+        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3 + spilled
 
     def cost(tile: tuple[int, int]) -> float:
         pixels, vectors = tile
@@ -190,10 +200,11 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 
 
 def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
-    """The most pixels of a tile of so many vectors."""
+    """The most pixels of a tile of so many vectors. Of one vector of 64 bytes, eight pixels hide the latency, and more of them
+    make a loop that is longer than the processor decodes ahead."""
     if window.out[1] > 1:
         return ADDRESSES
-    return machine.registers - 1 if vectors == 1 else AHEAD
+    return machine.registers - 1 if vectors == 1 and machine.lanes < 16 else AHEAD
 
 
 def _chunk(shape: Shape, reach: int, vectors: int, machine: Machine) -> int:
@@ -215,6 +226,18 @@ def _tallest(shape: Shape, chunk: int, pixels: int) -> int:
     return max(
         1, min(window.out[0], (KEPT - above) // max(per_row, 1)), min(window.out[0], 2 * window.span[0] if shape.copies else 1)
     )
+
+
+def _even(window: Window, least: int, pixels: int) -> int:
+    """The number of bands, from the least up to twice as many, whose tiles are fewest: the last band begins within the one before
+    where rows do not divide."""
+    if least == 1:
+        return 1
+
+    def cost(down: int) -> int:
+        return down * (math.ceil(_rows(window, math.ceil(window.out[0] / down), pixels) * window.out[1] / pixels) + BEGUN)
+
+    return min(range(least, min(2 * least, window.out[0]) + 1), key=cost)
 
 
 def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int, threads: int) -> tuple[int, int]:

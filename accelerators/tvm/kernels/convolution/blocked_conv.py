@@ -50,7 +50,7 @@ LINE = 64
 """Bytes of a line of the cache."""
 
 LEAST_SHARE = 0.4
-"""So many lines of the next panel are fetched for each block of input channels; where it would be fewer, none."""
+"""The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
 
 
 def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -388,10 +388,14 @@ class _Writing:
         count = channels.chunk // lanes if channels.by_block else counted if taken == 1 else counted // taken
         with kernel.loop(count, "c") as c, ExitStack() as loops:
             block, lane = self._channel(panel, c)
+            blocks = channels.chunk // lanes
+            is_by_tap = self._lines_ahead(blocks * window.count, width) > 0
+            if not is_by_tap:
+                self._fetch_ahead(panel, tile, c, blocks, width)
             taps = self._taps(loops, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
-            if channels.by_block:
-                self._fetch_ahead(panel, tile, tap, width)
+            if is_by_tap:
+                self._fetch_ahead(panel, tile, tap, blocks * window.count, width)
             if channels.by_block:
                 step = loops.enter_context(kernel.unroll(lanes // taken, "l"))
                 lane = step if taken == 1 else step * taken
@@ -444,23 +448,27 @@ class _Writing:
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
 
-    def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, width: int) -> None:
-        """A share of the next panel's weights into the cache, where few tiles would wait for them to come from memory.
+    def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
+        """One step's share of the next panel's weights into the cache."""
+        channels, lines = self.layer.channels, self._lines_ahead(steps, width)
+        if not lines:
+            return
+        following = channels.offset(self.layer.window.count, panel.number, panel.chunk) + self._weights(width)
+        with self.kernel.unroll(lines, "q") as q:
+            line = (tile * steps + step) * lines + q
+            self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
 
-        Each tap of a block of input channels fetches as many lines: a core waits for so many at a time, and stands still where a
-        tile asks for more at once."""
-        channels, window, kernel = self.layer.channels, self.layer.window, self.kernel
-        size = channels.chunk * window.count * width
-        steps = channels.chunk // self.layer.lanes * window.count
-        if not isinstance(self.layer.bands.tiles, int):
-            return
-        share = size * self.layer.size // LINE / (self.layer.bands.tiles * steps)
-        if share * window.count < LEAST_SHARE:
-            return
-        following = channels.offset(window.count, panel.number, panel.chunk) + size
-        with kernel.unroll(math.ceil(share), "q") as q:
-            line = (tile * steps + step) * math.ceil(share) + q
-            kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
+    def _lines_ahead(self, steps: int, width: int) -> int:
+        """How many lines of the next panel's weights each of so many steps of a tile fetches: 0 where most would fetch more than
+        their share, as where many tiles wait for the panel."""
+        if not self.layer.channels.by_block or not isinstance(self.layer.bands.tiles, int):
+            return 0
+        share = self._weights(width) * self.layer.size // LINE / (self.layer.bands.tiles * steps)
+        return math.ceil(share) if share >= LEAST_SHARE else 0
+
+    def _weights(self, width: int) -> int:
+        """How many weights a panel of so many output channels has of one chunk."""
+        return self.layer.channels.chunk * self.layer.window.count * width
 
     def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
         """The channel that a step reads: its block, and its lane where no loop of its own walks that."""
