@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 import numpy as np
@@ -68,5 +67,7 @@ class MissingDependency(PartitaError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A remedy that suggests the known names nearest to this one, if any is near."""
+    import difflib  # only here: most programs need no remedy
+
     near = difflib.get_close_matches(name, list(known), 3)
     return f"Did you mean {', '.join(map(repr, near))}?" if near else None

@@ -200,7 +200,8 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
     """The same of a message in memory: the number of each field, and its value, which is a whole number or bytes."""
     start, end = 0, len(content)
     while start < end:
-        tag, start = _varint(content, start)
+        tag = content[start]
+        tag, start = (tag, start + 1) if tag < 0x80 else _varint(content, start)
         kind = tag & 7
         if kind == _VARINT:
             number, start = _varint(content, start)
@@ -208,10 +209,13 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
             continue
         size = _SIZES.get(kind, -1)
         if kind == _LENGTH:
-            size, start = _varint(content, start)
-        _check(size >= 0 and start + size <= end)
-        yield tag >> 3, content[start : start + size]
-        start += size
+            size = content[start]
+            size, start = (size, start + 1) if size < 0x80 else _varint(content, start)
+        stop = start + size
+        if size < 0 or stop > end:
+            raise _NotPlain
+        yield tag >> 3, content[start:stop]
+        start = stop
 
 
 def _packed(content: bytes) -> Iterator[int]:

@@ -191,7 +191,7 @@ from accelerators.at_once import file_model
 file_model.HELD_BACK = 1e6
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)
-heavy = {"onnx", "attr", "graph.graph", "passes", "partition", "accelerators.compiling"} & set(sys.modules)
+heavy = {"onnx", "attr", "difflib", "importlib.abc", "graph.graph", "passes", "partition", "accelerators.compiling"} & set(sys.modules)
 assert not heavy, heavy
 first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
 """
