@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,8 @@ class FileModel:
         _waiting.add(self)
         may_begin = self._may_begin
         reference = weakref.ref(self, lambda _: may_begin.set())
-        threading.Thread(target=_make, args=(reference, may_begin), name="partita-open", daemon=True).start()
+        self._thread = threading.Thread(target=_make, args=(reference, may_begin), name="partita-open", daemon=True)
+        self._thread.start()
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
         """The outputs for these inputs, as of any compiled model."""
@@ -82,7 +84,14 @@ class FileModel:
         return model
 
     def wait(self, timeout: float | None = None) -> FileModel:
-        """This model, once its own devices are ready."""
+        """This model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
+        if timeout is not None:
+            start = time.monotonic()
+            self._may_begin.set()
+            self._thread.join(max(timeout, 0.0))
+            if self._thread.is_alive():
+                raise TimeoutError
+            timeout = max(timeout - (time.monotonic() - start), 0.0)
         self._made().wait(timeout)
         return self
 

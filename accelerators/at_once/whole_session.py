@@ -101,7 +101,8 @@ def whole_session(path: str, threads: int) -> WholeSession | None:
     options = quiet_options(onnxruntime, shares_threads=False)
     set_running(options, onnxruntime, level="all", threads=threads, between=1, spinning=True)
     try:
-        session = onnxruntime.InferenceSession(path, options, providers=[CPU], disabled_optimizers=[PAIRS])
+        how = {"disabled_optimizers": [PAIRS], "enable_fallback": 0}  # the other way would be the same, and says so
+        session = onnxruntime.InferenceSession(path, options, providers=[CPU], **how)
         return WholeSession(session)
     except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; whoever reads the file says what is wrong
         return None

@@ -120,6 +120,16 @@ def test_a_file_that_claims_wrong_sizes(tmp_path, late) -> None:
         model(X)
 
 
+def test_waiting_for_no_longer_than_that(path, late, monkeypatch) -> None:
+    gate, compiled = threading.Event(), file_opening._compiled
+    monkeypatch.setattr(file_opening, "_compiled", lambda *args: gate.wait(300) and compiled(*args))
+    model = opened(path)
+    with pytest.raises(TimeoutError):
+        model.wait(0.01)
+    gate.set()
+    assert model.wait(300) is model
+
+
 def test_a_model_that_is_closed(path, late) -> None:
     model = opened(path)
     model.close()
@@ -184,6 +194,15 @@ def test_what_may_be_asked_for_without_a_look(device, config, threads) -> None:
     assert compiling_files._threads(device, config) == threads
 
 
+def test_a_name_that_is_no_text_is_left_to_the_reader(tmp_path, capfd) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(convolution().SerializeToString().replace(b"\n\x01w", b"\n\x01\xc8"))
+    assert file_opening.opened(str(path), "cpu", NOW, 1) is None
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(pt.ReadError, match="which nothing defines"):
+        pt.compile(path, "reference", NOW)
+
+
 ANSWERS = """
 import sys
 import numpy as np, partita as pt
@@ -191,8 +210,8 @@ from accelerators.at_once import file_model
 file_model.HELD_BACK = 1e6
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel, type(model)
-heavy = {"onnx", "attr", "difflib", "importlib.abc", "graph.graph", "passes", "partition", "accelerators.compiling"} & set(sys.modules)
-assert not heavy, heavy
+heavy = {"onnx", "attr", "difflib", "importlib.abc", "graph.graph", "passes", "partition", "accelerators.compiling"}
+assert not heavy & set(sys.modules)
 first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
 """
 
