@@ -14,7 +14,7 @@ from accelerators.precision.calibration import Range
 from accelerators.precision.device_plan import DevicePlan, lowered_on
 from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with_channel_scales
 from graph.errors import did_you_mean
-from graph.graph import Graph
+from graph.graph import Graph, require_graph
 from graph.words import counted
 from partition.fingerprint import fingerprint
 from passes.infer import infer
@@ -166,6 +166,7 @@ class PrecisionPlan(MutableMapping[str, str]):
 
         Where the plan has devices, they are the affinities of its ops; `config` is as for `compile`, and each device is asked
         whether it runs them so."""
+        require_graph(graph)
         if fingerprint(graph) != self.fingerprint:
             raise AcceleratorError(
                 "the plan was made for another graph",

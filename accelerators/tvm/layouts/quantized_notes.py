@@ -19,15 +19,17 @@ WHOLE = frozenset(("MatMulInteger", "ConvInteger"))
 
 
 def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[str, ...]:
-    """The lines of the report for a graph and what was made of it; none where no product reads quantized values. Linear."""
-    products = [node for node in before.nodes if node.op in PRODUCTS and not node.domain and _is_quantized(node)]
+    """The lines of the report for a graph and what was made of it; none where no product reads quantized values. Where some are
+    computed in integers, those that read nothing quantized are listed too. Linear."""
+    everything = [node for node in before.nodes if node.op in PRODUCTS and not node.domain]
+    products = [node for node in everything if _is_quantized(node)]
     if not products:
         return ()
     packed = {node.name for node in after.nodes if node.domain == PACKED}
     plain = {node.name for node in after.nodes if node.op in PRODUCTS and not node.domain}
     whole = [node for node in products if node.name not in plain and node.name not in packed]
     by_reason: dict[str, list[str]] = {}
-    for node in products:
+    for node in everything if whole else products:
         if node.name in plain:
             by_reason.setdefault(_reason(node), []).append(node.name)
     notes = [f"{counted(len(whole), 'product')} in integers, by {used if used is not None else 'portable code'}"] if whole else []
@@ -49,6 +51,8 @@ def _reason(node: Node) -> str:
     """Why a product of quantized values is computed in float32."""
     if node.op in WHOLE:
         return "its integers are of a form that no kernel takes"
+    if not _is_quantized(node):
+        return "nothing that it reads is quantized"
     source = _dequantized(node.inputs[0])
     if source is None:
         return "what it reads is not quantized"

@@ -189,6 +189,9 @@ def test_on_cpu_ops_run_as_integers() -> None:
     model = pt.compile(plan.apply(graph), "cpu")
     assert sum(kernel.schedule == "quantized product" for kernel in model.kernels()) == 4
     assert plan.error is not None and plan.error <= 0.05
+    plan["third"] = "float32"
+    notes = pt.compile(plan.apply(graph), "cpu").report.notes
+    assert "cpu_0: in float32, since nothing that it reads is quantized: third" in notes
 
 
 def test_time_is_measured_where_that_is_what_should_be_won() -> None:
@@ -271,6 +274,8 @@ def test_a_plan_is_for_one_graph() -> None:
     plan = chosen(convolutions(), 0.1)
     with pytest.raises(pt.PartitaError, match="the plan was made for another graph"):
         plan.apply(transformer())
+    with pytest.raises(pt.PartitaError, match="a Graph is expected, not NoneType"):
+        plan.apply(None)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="there is no op 'frist' that may be lowered"):
         plan["frist"]
     with pytest.raises(pt.PartitaError, match="this is no precision plan"):
