@@ -439,8 +439,11 @@ def test_parameters_made_under_inference_mode_may_change() -> None:
         assert same(call(x), module(x))
 
 
-def test_threads_may_call_what_is_not_compiled_yet() -> None:
-    module = mlp()
+def test_threads_may_call_what_is_not_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partita.torch_compile.backend import _Lazy
+
+    module, compiled_by, unchanged = mlp(), list[object](), _Lazy._made
+    monkeypatch.setattr(_Lazy, "_made", lambda lazy, inputs: compiled_by.append(lazy) or unchanged(lazy, inputs))
     call = on_reference(module, dynamic=True)
 
     def is_right(batch: int) -> bool:
@@ -450,6 +453,7 @@ def test_threads_may_call_what_is_not_compiled_yet() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(is_right, (2, 3, 4, 5)))
+    assert len(compiled_by) == len(set(map(id, compiled_by)))
 
 
 def test_parts_that_can_be_exported_are_joined_where_they_can_be_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from accelerators.errors import AcceleratorError
+from accelerators.process.forking import Guard
 from graph.logs import logger
 from partita.torch_compile.graph_call import GraphCall
 from partita.torch_compile.splitting import split
@@ -83,10 +85,13 @@ class _Lazy:
         self._module = module
         self._options = options
         self._call: Call | None = None
+        self._guard = Guard(RLock)
 
     def __call__(self, *inputs: Any) -> Any:
         if self._call is None:
-            self._call = self._made(inputs)
+            with self._guard.lock:
+                # Another thread may have made it meanwhile.
+                self._call = self._call or self._made(inputs)
         return self._call(*inputs)
 
     def _made(self, inputs: Sequence[Any]) -> Call:
