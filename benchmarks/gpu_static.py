@@ -1,4 +1,5 @@
 """What a GPU has to do for a model, judged without a GPU: python -m benchmarks.gpu_static [--models NAME ...] [--gpu a100]
+[--precision f16]
 
 Each model is compiled for `cuda` as far as its launches: how many there are, on how many blocks, what they read and write. The
 time is a roofline's: no kernel is faster than its arithmetic on the cores that it fills, than its bytes, and than a launch. It
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from accelerators.interface.accelerator import PRECISIONS
 from benchmarks.models import NAMES, model
 from benchmarks.progress import run, say
 from benchmarks.tables import markdown, seconds
@@ -133,8 +135,8 @@ HEADER = ("model", "launches", f"thin: under {FEW_BLOCKS} blocks", "MiB moved", 
           "ms of launches", "s to make loops")
 
 
-def judge(graph: Graph, arch: str) -> Verdict:
-    """Each kernel of the model as `cuda` launches it."""
+def judge(graph: Graph, arch: str, precision: str = "f32") -> Verdict:
+    """Each kernel of the model as `cuda` launches it, with products of this PRECISION."""
     from accelerators.interface.registry import accelerator
     from accelerators.tvm.bodies.lifting import lift_weights
     from accelerators.tvm.code.building import Built
@@ -148,9 +150,11 @@ def judge(graph: Graph, arch: str) -> Verdict:
         def link(self) -> None:
             return None
 
-    device = accelerator("cuda")
+    chosen = accelerator("cuda")
+    config = chosen.full_config({"ARCH": arch, "PRECISION": precision})
+    device = chosen.configured(config)
     assert isinstance(device, TvmAccelerator)
-    machine, graph = device.machine({"ARCH": arch}), infer(graph, strict=False)
+    machine, graph = device.machine(config), infer(graph, strict=False)
     whole = {node[0] for node in graph.nodes if node.value is not None} | {node[0] for node in graph.inputs}
     least = sum(map(_bytes, whole | set(graph.outputs)))
     start = time.perf_counter()
@@ -237,11 +241,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--gpu", default="a100", choices=PEAKS, help="the GPU whose cores and peaks are taken")
+    parser.add_argument("--precision", default="f32", choices=PRECISIONS, help="the type of products and of what is stored")
     parser.add_argument("--layers", action="store_true", help="list the launches of each model")
     args = parser.parse_args()
     peak, rows = PEAKS[args.gpu], []
     for name in args.models:
-        verdict = judge(pt.load(model(name, args.batch).path), peak.arch)
+        verdict = judge(pt.load(model(name, args.batch).path), peak.arch, args.precision)
         rows.append(verdict.row(name, peak))
         say(" ".join(rows[-1]))
         if args.layers:

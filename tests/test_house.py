@@ -177,6 +177,7 @@ ROOMS = {
     """,
     "accelerators/tvm": """
         cpu cuda opencl
+        asked_precision
         device
         bodies_to_kernels
         tune query

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.accelerator import PRECISIONS, AnySize, CompileStatic
-from accelerators.interface.keys import Key, count, flag, one_of
+from accelerators.interface.accelerator import AnySize, CompileStatic
+from accelerators.interface.keys import Key, count, flag
+from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
@@ -16,12 +17,6 @@ from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
 from graph.errors import PartitaError
 from graph.graph import Graph
-
-FAST = "fast"
-"""PRECISION: whatever the processor is fastest in."""
-
-DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-"""The element types by the values of PRECISION."""
 
 
 class CpuAccelerator(TvmAccelerator):
@@ -39,7 +34,7 @@ class CpuAccelerator(TvmAccelerator):
         "NUM_THREADS": Key(0, count),
         "INTEGERS": Key("", integer_instruction),
         "BFLOATS": Key("", bfloat_instruction),
-        "PRECISION": Key("f32", one_of(*PRECISIONS, FAST)),
+        "PRECISION": PRECISION,
         "ANY_SIZE": Key(True, flag),
     }
 
@@ -55,13 +50,11 @@ class CpuAccelerator(TvmAccelerator):
         from accelerators.tvm.layouts.blocking import block
         from accelerators.tvm.layouts.folding import fold_scales
         from accelerators.tvm.layouts.kept_weights import pack_weights
-        from accelerators.tvm.layouts.narrowing import narrow
         from accelerators.tvm.layouts.outer_taps import drop_outer_taps
         from accelerators.tvm.layouts.quantized_notes import quantized_notes
         from accelerators.tvm.layouts.quantizing import quantize
         from accelerators.tvm.layouts.recurring import project_inputs
         from accelerators.tvm.layouts.signals import as_images
-        from accelerators.tvm.query.support import takes
 
         given = project_inputs(drop_outer_taps(as_images(graph)))
         packed = pack_weights(quantize(given, machine), machine)
@@ -73,9 +66,7 @@ class CpuAccelerator(TvmAccelerator):
             note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster"
             notes = (*quantized, note) if asked == FAST else quantized
             return laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
-        narrowed = narrow(laid_out, dtype, takes(laid_out, machine))
-        notes = (*quantized, *narrowed.notes(machine.instruction(dtype)))
-        return narrowed.graph.evolve(attrs={**narrowed.graph.attrs, NOTES: notes})
+        return narrowed(laid_out, dtype, machine, machine.instruction(dtype), tuple(quantized))
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""

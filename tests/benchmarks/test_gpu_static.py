@@ -36,3 +36,11 @@ def test_a_residual_block_is_two_launches() -> None:
     row = verdict.row("block", PEAKS["a100"])
     assert row[:3] == ["block", "2", "0"] and len(row) == len(HEADER)
     assert "gpu_convolution" in layers(verdict, PEAKS["a100"])
+
+
+@pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
+def test_narrow_products_are_on_tensor_cores() -> None:
+    x = pt.variable("x", "float32", (128, 256))
+    graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(np.ones((256, 256), "float32"))))], name="layer")
+    wide, narrow = (judge(graph, "sm_80", precision) for precision in ("f32", "f16"))
+    assert wide.tensor_share == 0 and narrow.tensor_share > 0.99

@@ -13,7 +13,10 @@ import partita as pt
 from accelerators.errors import AcceleratorUnavailable, BadConfig, CompileError
 from accelerators.interface.registry import accelerator
 from accelerators.tvm import cuda
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.code import nvcc
+from accelerators.tvm.device import NOTES, TvmAccelerator
+from accelerators.tvm.kernels.catalogue import draft_kernel
 from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")
@@ -36,6 +39,37 @@ def test_ptx_with_the_kernels_names(arch: str) -> None:
         text = kernel.assembly
         assert f".target {arch}" in text
         assert re.search(rf"\.entry {kernel.symbol}\w*", text)
+
+
+@needs_compiler
+def test_a_precision_of_two_bytes() -> None:
+    """Products of a float32 model on tensor cores; what has no kernel for such numbers is computed in float32 between casts."""
+    x = pt.variable("x", "float32", (1, 16, 8, 8))
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32")
+    y = pt.op("Relu", pt.op("Conv", x, pt.constant(w), pads=[1, 1, 1, 1], name="conv"))
+    graph = pt.Graph([pt.op("Softmax", pt.op("MatMul", y, pt.constant(np.ones((8, 24), "float32"))), name="softmax")])
+    device = accelerator("cuda")
+    assert isinstance(device, TvmAccelerator)
+    config = device.full_config({"ARCH": "sm_80", "PRECISION": "bf16", "ISOLATE": False})
+    machine, device = device.machine(config), device.configured(config)
+    notes = device.laid_out(graph, machine).attrs[NOTES]
+    assert notes[0] == "3 ops in bfloat16, products by mma.sync"
+    assert notes[1] == "in float32, since no kernel takes them in bfloat16: softmax"
+    calls = [node.subgraph for node in device.fused(graph, machine).nodes if node.subgraph is not None]
+    drafts = [draft_kernel(make_body(call), machine) for call in calls]
+    named = [draft.schedule for draft in drafts if draft is not None]
+    assert named[-2:] == ["gpu_convolution_on_tensor_cores", "gpu_gemm_on_tensor_cores"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("arch", "precision", "dtype"), [
+    ("sm_80", "fast", "bfloat16"), ("sm_75", "fast", "float32"), ("sm_75", "f16", "float16"), ("sm_80", "f32", "float32"),
+])
+def test_the_type_that_a_precision_stands_for(arch: str, precision: str, dtype: str) -> None:
+    device = accelerator("cuda")
+    config = device.full_config({"ARCH": arch, "PRECISION": precision})
+    assert device.configured(config).precision(device.machine(config)) == dtype  # type: ignore[attr-defined]
+    assert device.meaning(config)["PRECISION"] == dtype  # type: ignore[attr-defined]
 
 
 @needs_compiler

@@ -1,0 +1,29 @@
+"""PRECISION: the type in which a device makes products and stores values, as a configuration asks for it."""
+
+from __future__ import annotations
+
+from accelerators.interface.accelerator import PRECISIONS
+from accelerators.interface.keys import Key, one_of
+from accelerators.tvm.device import NOTES
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.special import Used
+from graph.graph import Graph
+
+FAST = "fast"
+"""PRECISION: whatever the device is fastest in."""
+
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+"""The element types by the values of PRECISION."""
+
+PRECISION = Key("f32", one_of(*PRECISIONS, FAST))
+"""The key of a configuration."""
+
+
+def narrowed(graph: Graph, dtype: str, machine: Machine, used: Used | None, notes: tuple[str, ...] = ()) -> Graph:
+    """The graph with values of this type of two bytes where that is good, multiplied by this instruction; the report says so
+    behind other notes."""
+    from accelerators.tvm.layouts.narrowing import narrow
+    from accelerators.tvm.query.support import takes
+
+    result = narrow(graph, dtype, takes(graph, machine))
+    return result.graph.evolve(attrs={**result.graph.attrs, NOTES: (*notes, *result.notes(used))})
