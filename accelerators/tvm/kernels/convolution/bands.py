@@ -108,9 +108,10 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     parallel = machine.threads_for(products, CONVOLUTION_PRODUCTS) > 1
     tall = _tallest(shape, chunk or reach, pixels)
     panels = math.ceil(blocks / vectors)
-    down, across = _even(window, math.ceil(window.out[0] / tall), pixels), 1
+    least = math.ceil(window.out[0] / tall)
+    down, across = _even(window, least, pixels), 1
     if parallel:
-        down, across = _for_threads(shape, pixels, panels, reach, down, machine.threads)
+        down, across = _for_threads(shape, pixels, panels, reach, least, machine.threads)
     rows = _rows(window, math.ceil(window.out[0] / down), pixels)
     down = math.ceil(window.out[0] / rows)
     tiles = math.ceil(rows * window.out[1] / pixels)
