@@ -122,7 +122,7 @@ def test_a_plugin_lists_its_devices() -> None:
 
 def test_precision_is_offered_where_it_does_something() -> None:
     offering = [name for name in _usable_names() if "PRECISION" in accelerator(name).get_metric("SUPPORTED_CONFIG_KEYS")]
-    assert set(offering) <= {"openvino", "cpu"} and "reference" not in offering
+    assert set(offering) <= {"openvino", "cpu", "cuda"} and "reference" not in offering
     for name in set(_usable_names()) - set(offering):
         pt.compile(relu(), name, config={"PRECISION": "f32"})
         with pytest.raises(pt.NotSupported, match=rf"config of device '{name}': the device (cannot|does not) compute in bf16"):
