@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -439,11 +441,30 @@ def test_parameters_made_under_inference_mode_may_change() -> None:
         assert same(call(x), module(x))
 
 
-def test_threads_may_call_what_is_not_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from partita.torch_compile.backend import _Lazy
+def test_two_threads_compile_a_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partita.torch_compile.backend import Options, _Lazy
 
-    module, compiled_by, unchanged = mlp(), list[object](), _Lazy._made
-    monkeypatch.setattr(_Lazy, "_made", lambda lazy, inputs: compiled_by.append(lazy) or unchanged(lazy, inputs))
+    begun, may_end, compilations = threading.Event(), threading.Event(), list[int]()
+
+    def compile_slowly(lazy: _Lazy, inputs: Any) -> Callable[..., Any]:
+        compilations.append(len(compilations))
+        begun.set()
+        may_end.wait()
+        return lambda number: -number
+
+    monkeypatch.setattr(_Lazy, "_made", compile_slowly)
+    lazy = _Lazy(torch.fx.symbolic_trace(lambda x: torch.relu(x)), Options())
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(lazy, 1)
+        begun.wait()
+        second = threads.submit(lazy, 2)
+        time.sleep(0.1)  # for a second compilation to begin, if one does
+        may_end.set()
+        assert (first.result(), second.result(), compilations) == (-1, -2, [0])
+
+
+def test_threads_may_call_what_is_not_compiled_yet() -> None:
+    module = mlp()
     call = on_reference(module, dynamic=True)
 
     def is_right(batch: int) -> bool:
@@ -453,7 +474,6 @@ def test_threads_may_call_what_is_not_compiled_yet(monkeypatch: pytest.MonkeyPat
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(is_right, (2, 3, 4, 5)))
-    assert len(compiled_by) == len(set(map(id, compiled_by)))
 
 
 def test_parts_that_can_be_exported_are_joined_where_they_can_be_together(monkeypatch: pytest.MonkeyPatch) -> None:
