@@ -13,7 +13,6 @@ from accelerators.tvm.kernels.language import Buffer, Operand, Value, float32
 from accelerators.tvm.kernels.shared.heads import Head, View
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.row import join_lanes
-from accelerators.tvm.machine.work import VALUE_PRODUCTS
 
 FEW = 8
 """For more rows, panels are worth it."""
@@ -36,12 +35,6 @@ class FewRows(KnownLengths):
             return False
         query, key, value = (self.heads.read(matrix).strides.steps for matrix in match.operands)
         return query[-1] == key[-2] == value[-1] == 1
-
-    @property
-    def threads(self) -> int:
-        """How many threads share the work."""
-        products = self.heads.count * self.rows * self.keys * (self.depth + self.columns)
-        return self.machine.threads_for(products, VALUE_PRODUCTS)
 
     def write(self) -> None:
         """Write the whole kernel."""

@@ -26,7 +26,6 @@ from accelerators.tvm.kernels.shared.instructions import Instruction
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import Matrix
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 from accelerators.tvm.sizes.extent import is_multiple
 
 BLOCK = 16_384
@@ -61,12 +60,6 @@ class FixedLength(KnownLengths):
         return self.instruction.steps(self.keys) * self.instruction.group
 
     # -- how the work is cut -----------------------------------------------------------------------------
-
-    @property
-    def threads(self) -> int:
-        """How many threads share the work."""
-        laid_out = self.heads.count * self.keys * (self.depth + self.columns)
-        return self.machine.threads_for(laid_out * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
 
     @property
     def parts(self) -> int:

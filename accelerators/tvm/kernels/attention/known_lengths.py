@@ -13,6 +13,7 @@ from accelerators.tvm.kernels.shared.heads import Head, Heads
 from accelerators.tvm.kernels.shared.numbers import stored_bits
 from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -42,6 +43,12 @@ class KnownLengths:
     """The depth of queries and keys."""
     columns: int
     """The number of columns of the values."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the work: each number of keys and values is fetched once, and multiplied for each row."""
+        fetched = self.heads.count * self.keys * (self.depth + self.columns)
+        return self.machine.threads_for(fetched * (self.rows + VALUE_PRODUCTS // MOVES), VALUE_PRODUCTS)
 
     def score(self) -> Callable[[Value, Head, Operand, Operand], Value]:
         """What scale and mask make of a product of a query and a key."""
