@@ -189,6 +189,21 @@ def test_rows_that_are_masked_altogether(guard: bool, tokens: int) -> None:
     assert (output == 0).all() if guard else np.isnan(output).all()
 
 
+def test_few_queries_of_wide_heads_take_no_code_for_each_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling a head of 4,096 numbers took 18 seconds, and longer for wider ones."""
+    monkeypatch.delattr("accelerators.tvm.kernels.attention.few_rows.FewRows.write")
+    inputs = [normal(1, 1, 1040) / 8, normal(1, 16, 1040) / 8, normal(1, 1, 1, 16)]
+    assert schedules(check(attention(1, 1, 1040, 16), inputs, LIMIT)) == ["attention"]
+
+
+def test_scores_that_several_heads_of_values_share() -> None:
+    """The kernel was written as if there were as many scores, and such a model did not compile."""
+    x, key, value = (pt.variable(name, "float32", shape) for name, shape in (("x", (4, 16)), ("k", (16, 20)), ("v", (2, 20, 16))))
+    weights = pt.op("Softmax", pt.op("MatMul", x, key), axis=-1)
+    graph = pt.Graph([pt.op("MatMul", weights, value)], inputs=[x, key, value])
+    check(graph, [normal(4, 16), normal(16, 20), normal(2, 20, 16)], LIMIT)
+
+
 def test_a_score_that_is_no_number_spoils_its_row_alone() -> None:
     x, mask = normal(1, 20, 32), np.zeros((1, 1, 1, 20), "float32")
     x[0, 3, 5] = np.nan

@@ -17,6 +17,9 @@ from accelerators.tvm.kernels.shared.row import join_lanes
 FEW = 8
 """For more rows, panels are worth it."""
 
+MOST_VECTORS = 64
+"""A key and a value together have so many vectors at most: there is code for each of them, and LLVM takes long for much code."""
+
 CHAINS = 8
 """So many sums are under way at once: one addition need not wait for the one before."""
 
@@ -27,9 +30,9 @@ class FewRows(KnownLengths):
 
     @property
     def is_worth_it(self) -> bool:
-        """Are there few queries, and do all matrices stand in memory as vectors of float32 numbers?"""
+        """Are there few queries, and do all matrices stand in memory as some vectors of float32 numbers?"""
         match, lanes = self.match, self.machine.lanes
-        if self.rows > FEW or self.depth % lanes or self.columns % lanes:
+        if self.rows > FEW or self.depth % lanes or self.columns % lanes or self.depth + self.columns > MOST_VECTORS * lanes:
             return False
         if {element_of(operand.source) for operand in match.operands} != {"float32"}:
             return False

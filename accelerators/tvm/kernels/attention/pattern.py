@@ -65,6 +65,9 @@ def find_attention(softmax: Node, readers: Readers, version: int) -> Attention |
     if mix is None or mix.op != "MatMul" or mix.domain or mix.inputs[0] != weights or mix.inputs[1] == weights or scored is None:
         return None
     scores, between = scored
+    mixed = real_shape(mix[0])
+    if mixed is None or mixed[:-2] != shape[:-2]:  # Values of more heads than there are queries for.
+        return None
     core = {scores, *between, softmax, *guard, mix}
     operands = operands_of([scores.inputs[0], scores.inputs[1], mix.inputs[1]], core, readers)
     if operands is None or any(real_shape(operand.source) is None for operand in operands):
