@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from accelerators.precision.precision_plan import PrecisionPlan
     from accelerators.running.compiled_model import CompiledModel
     from accelerators.running.profile import Profile
-    from accelerators.to_device import to_device
     from accelerators.tuning import TuningReport, tune
+    from accelerators.uploading import to_device
 
 __all__ = [
     "Accelerator",
@@ -105,7 +105,7 @@ __getattr__ = lazily(__name__, {
     "import_model": "accelerators.importing",
     "query": "accelerators.placement.placing",
     "register_accelerator": "accelerators.interface.registry",
-    "to_device": "accelerators.to_device",
+    "to_device": "accelerators.uploading",
     "tune": "accelerators.tuning",
     "unregister_accelerator": "accelerators.interface.registry",
 })

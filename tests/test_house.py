@@ -132,6 +132,8 @@ def test_names_imported_when_asked_for_are_those_that_type_checkers_see() -> Non
         checked = [node for part in tree.body if isinstance(part, ast.If) for node in part.body]
         seen = {name.name: node.module for node in checked if isinstance(node, ast.ImportFrom) for name in node.names}
         assert homes == seen, path.relative_to(ROOT)
+        modules = {one.stem for one in path.parent.iterdir()}
+        assert not modules & homes.keys(), "the import of a module of that name would put the module in the name's place"
 
 
 def test_imports_that_wait_count_as_imports(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ ROOMS = {
         choosing
         compiling_files
         at_once
-        compiling importing to_device tuning
+        compiling importing uploading tuning
         starting
         package sessions
         showing

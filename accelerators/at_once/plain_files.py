@@ -86,7 +86,7 @@ def is_plain(file: BinaryIO) -> bool:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         _check_model(file, size)
-    except (OSError, ValueError, IndexError, AttributeError, _NotPlain):
+    except (OSError, ValueError, IndexError, AttributeError, TypeError, _NotPlain):
         return False
     return True
 

@@ -112,6 +112,15 @@ def test_a_message_in_two_parts_hides_nothing() -> None:
     assert not is_plain(io.BytesIO(whole + b"\x3a\x00"))
 
 
+@pytest.mark.parametrize("number", range(1, 16))
+def test_a_whole_number_where_a_message_belongs_is_no_error(number: int) -> None:
+    """protobuf passes over a field of the wrong kind."""
+    for part in (lambda proto: proto.graph.node[0], lambda proto: proto.graph.node[0].attribute[0], lambda proto: proto.graph):
+        proto = convolution(group=1)
+        part(proto).MergeFromString(bytes((number << 3, 7)))
+        plain(proto)
+
+
 def test_damaged_files_are_no_error() -> None:
     whole = convolution().SerializeToString()
     assert not any(is_plain(io.BytesIO(whole[:length])) for length in range(len(whole) - 40))
