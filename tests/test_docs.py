@@ -90,7 +90,7 @@ def examples(text: str) -> Iterator[Example]:
             if item["command"].startswith("partita "):
                 start = block.start("console") + item.start("output")
                 line = text.count("\n", 0, start)
-                yield Example(line, item["command"], item["output"], (start, start + len(item["output"])), True)
+                yield Example(line, item["command"], item["output"] or None, (start, start + len(item["output"])), True)
 
 
 def is_as_said(wanted: str, printed: str) -> bool:
@@ -118,7 +118,7 @@ def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     names: dict[str, object] = {"__name__": "__main__"}
     for example in examples(page.read_text("utf-8")):
         printed = example.printed(page, names)
-        if example.wanted:
+        if example.wanted is not None:
             position = f"{page.relative_to(ROOT)}:{example.line + 1}"
             assert is_as_said(example.wanted, printed), f"{position} prints\n{printed}\nand the page says\n{example.wanted}"
 
@@ -212,7 +212,7 @@ def rewrite(page: Path) -> None:
         for example in examples(text):
             printed = example.printed(page, names)  # type: ignore[arg-type]
             start, end = (position + shift for position in example.span)
-            if example.wanted and not is_as_said(example.wanted, printed):
+            if example.wanted is not None and not is_as_said(example.wanted, printed):
                 text = text[:start] + printed + text[end:]
                 shift += len(printed) - (end - start)
     page.write_text(text, "utf-8")
