@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import partita as pt
 from accelerators.interface.registry import accelerator
 from accelerators.isolation import process as processes
 from accelerators.isolation.process import end_processes, process_of
+from tests.waiting import is_running, until
 
 from . import fragile
 
@@ -49,21 +50,6 @@ def child_id() -> int:
     child = process_of("fragile", fragile.Fragile).current
     assert child is not None
     return child.number
-
-
-def is_running(number: int) -> bool:
-    """Is there such a process, and has it not ended?"""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 300.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 def in_haste_only(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:

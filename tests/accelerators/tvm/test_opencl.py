@@ -301,6 +301,7 @@ def test_more_memory_than_the_device_has() -> None:
 def test_models_on_one_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is counted as long as it holds memory there; one that does not fit beside the others says so before it is too late."""
     driver = opencl_driver.drivers()[0]
+    gc.collect()  # what models of other tests hold is not to be freed in between
     before, first, second = driver.held, pt.compile(net(), "opencl"), pt.compile(net(), "opencl")
     (wanted,) = first(numbers(4, 8))
     size = sum(unit(first).step_list.blocks)
