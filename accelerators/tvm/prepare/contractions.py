@@ -37,7 +37,7 @@ def is_long(node: Node) -> bool:
 def contractions(node: Node) -> list[Contraction] | None:
     """The row of smaller ones; None where the equation leaves letters out (`...`) or a size is not known."""
     shapes = [_sizes(entry.type) for entry in node.reads]
-    terms, result = _terms(str(node.attrs["equation"]))
+    terms, result = terms_of(str(node.attrs["equation"]))
     if any("." in term for term in (*terms, result)) or any(shape is None for shape in shapes):
         return None
     operands = [np.broadcast_to(np.float32(0), shape) for shape in shapes if shape is not None]
@@ -53,7 +53,7 @@ def contractions(node: Node) -> list[Contraction] | None:
     return row
 
 
-def _terms(equation: str) -> tuple[list[str], str]:
+def terms_of(equation: str) -> tuple[list[str], str]:
     """The letters of each operand, and of the result: without an arrow all that appear once."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     counts = Counter(letter for letter in left if letter != ",")

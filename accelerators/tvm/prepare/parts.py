@@ -13,6 +13,7 @@ import numpy as np
 from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_blocks
 from accelerators.tvm.prepare.contractions import contractions, is_long
+from accelerators.tvm.prepare.einsum_matmul import Product, product_of
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
@@ -76,6 +77,10 @@ class _Parts:
 
     def numbers(self, values: Any, dtype: Any = np.int64) -> NodeEntry:
         return constant(np.asarray(values, dtype))[0]
+
+    def ordered(self, x: NodeEntry, order: tuple[int, ...]) -> NodeEntry:
+        """The value with its dimensions in this order."""
+        return x if order == tuple(range(len(order))) else self.op("Transpose", x, perm=list(order))
 
     def mean(self, x: NodeEntry, axes: Sequence[int]) -> NodeEntry:
         return self.reduced("ReduceMean", x, axes)
@@ -225,7 +230,10 @@ def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares
 
 
 def _einsum(parts: _Parts) -> Graph | None:
-    """An Einsum of many operands as a row of smaller ones."""
+    """An Einsum of two operands as a MatMul, of many as a row of smaller ones."""
+    product = product_of(parts.node)
+    if product is not None:
+        return _product(parts, product)
     row = contractions(parts.node) if is_long(parts.node) else None
     if row is None or any(map(is_half, parts.node.reads)):
         return None
@@ -235,6 +243,13 @@ def _einsum(parts: _Parts) -> Graph | None:
         values = [value for position, value in enumerate(values) if position not in step.operands]
         values.append(parts.op("Einsum", *read, equation=step.equation))
     return parts.done(values[0])
+
+
+def _product(parts: _Parts, product: Product) -> Graph | None:
+    left, right = parts.input(0), parts.input(1)
+    assert left is not None and right is not None
+    matrices = [parts.ordered(left, product.left), parts.ordered(right, product.right)]
+    return parts.done(parts.ordered(parts.op("MatMul", *matrices), product.result))
 
 
 def _unreduced(parts: _Parts) -> Graph | None:

@@ -29,6 +29,8 @@ from accelerators.tvm.lower.wrong_sizes import wrong_size
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
+from accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
+from accelerators.tvm.prepare.einsum_matmul import product_of
 from accelerators.tvm.prepare.halves import is_widened
 from accelerators.tvm.prepare.single import alone
 from accelerators.tvm.prepare.whole_products import REFUSAL as APART
@@ -126,6 +128,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return whole_convolution_of(node) is not None or REFUSAL
     if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
         return APART
+    if product_of(node) is not None:
+        return AS_PRODUCT
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

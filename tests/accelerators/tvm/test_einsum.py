@@ -1,0 +1,58 @@
+"""An Einsum that is a product of matrices is computed as one, and attention that is written so is one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm.prepare.einsum_matmul import product_of
+from tests.accelerators.tvm.running import normals
+
+pytest.importorskip("tvm")
+
+normal = normals(3)
+SIZES = {"a": 2, "b": 3, "c": 4, "d": 5}
+
+
+def einsum(equation: str, dtype: str = "float32", **sizes: int | str) -> pt.Node:
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    shapes = [tuple((SIZES | sizes).get(letter, 2) for letter in term) for term in terms]
+    return pt.op("Einsum", *(pt.variable(f"x{i}", dtype, shape) for i, shape in enumerate(shapes)), equation=equation)
+
+
+@pytest.mark.parametrize("equation", ["ab, bc -> ac", "abc,dac->bda", "ba,cb", "cadb,dbce->dace", "bac,bdc->dab"])
+def test_a_product_in_any_order_of_dimensions(equation: str) -> None:
+    node = einsum(equation)
+    product = product_of(node)
+    assert product is not None
+    first, second = (normal(*(int(size) for size in entry.type.shape)) for entry in node.reads)  # type: ignore[union-attr]
+    result = np.matmul(first.transpose(product.left), second.transpose(product.right)).transpose(product.result)
+    np.testing.assert_allclose(result, np.einsum(equation, first, second), rtol=1e-5, atol=1e-5)
+
+
+NONE = ["aab,bc->ac", "ab,bc->c", "a,b->ab", "abc,abc->ab", "abc,bcd->ad", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]
+
+
+@pytest.mark.parametrize("equation", NONE)
+def test_what_is_no_product(equation: str) -> None:
+    assert product_of(einsum(equation)) is None
+
+
+def test_sizes_that_are_not_known_to_be_equal_are_no_product() -> None:
+    x, y = pt.variable("x", "float32", (2, 1)), pt.variable("y", "float32", (5, 3))
+    assert product_of(pt.op("Einsum", x, y, equation="ab,bc->ac")) is None
+    x, y = pt.variable("x", "float32", (2, None)), pt.variable("y", "float32", (None, 3))
+    assert product_of(pt.op("Einsum", x, y, equation="ab,bc->ac")) is None
+    assert product_of(einsum("ab,bc->ac", b="n")) is not None
+    assert product_of(einsum("ab,bc->ac", "float64")) is None
+
+
+def test_attention_that_is_written_as_einsums_is_one_kernel() -> None:
+    query, key, value = (pt.variable(name, "float32", (2, 3, 17, 16)) for name in "qkv")
+    scores = pt.op("Einsum", query, key, equation="abid,abjd->abij")
+    mixed = pt.op("Einsum", pt.op("Softmax", scores, axis=-1), value, equation="abij,abjd->abid")
+    graph, inputs = pt.Graph([mixed], inputs=[query, key, value]), [normal(2, 3, 17, 16) for _ in range(3)]
+    model, wanted = pt.compile(graph, "cpu"), pt.compile(graph, "reference")(*inputs)[0]
+    assert [kernel.schedule for kernel in model.kernels()] == ["attention"]
+    assert np.abs(model(*inputs)[0] - wanted).max() < 1e-5
