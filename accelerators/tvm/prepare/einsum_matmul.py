@@ -43,9 +43,9 @@ def product_of(node: Node) -> Product | None:
     rows, columns = ([letter for letter in term if letter not in shared] for term in terms)
     if not len(summed) == len(rows) == len(columns) == 1 or not {*rows, *columns} <= set(result):
         return None
-    made = [*batch, *rows, *columns]
+    letters = [*batch, *rows, *columns]
     return Product(
         tuple(terms[0].index(letter) for letter in (*batch, *rows, *summed)),
         tuple(terms[1].index(letter) for letter in (*batch, *summed, *columns)),
-        tuple(made.index(letter) for letter in result),
+        tuple(letters.index(letter) for letter in result),
     )
