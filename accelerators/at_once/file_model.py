@@ -64,7 +64,7 @@ class FileModel:
         """The model itself, made now unless it is there."""
         with self._guard.lock:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)  # else it would grow with each call
             if self._model is None:
                 try:
                     self._model = self._through_all_steps()
