@@ -166,7 +166,7 @@ def test_attention_of_any_sizes(tokens: int, count: int, width: int, keys: int, 
     g = attention(tokens, count, width, keys)
     inputs = [normal(1, tokens, count * width), normal(1, keys, count * width), normal(1, 1, 1, keys)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.kernels.attention.known_lengths.VALUE_PRODUCTS", 0)
+        patch.setattr("accelerators.tvm.kernels.attention.scoring.VALUE_PRODUCTS", 0)
         patch.setattr("accelerators.tvm.kernels.attention.fixed_length.BLOCK", 300)
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
 
@@ -176,7 +176,7 @@ def test_few_queries_read_keys_and_values_where_they_stand(tokens: int, keys: in
     g = attention(tokens, 3, width, keys)
     inputs = [normal(1, tokens, 3 * width), normal(1, keys, 3 * width), normal(1, 1, 1, keys)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.kernels.attention.known_lengths.VALUE_PRODUCTS", 0)
+        patch.setattr("accelerators.tvm.kernels.attention.scoring.VALUE_PRODUCTS", 0)
         patch.delattr("accelerators.tvm.kernels.attention.fixed_length.FixedLength.write")
         assert schedules(check(g, inputs, LIMIT, NUM_THREADS=threads)) == ["attention"]
 

@@ -10,16 +10,13 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.kernels.attention.pattern import Attention
-from accelerators.tvm.kernels.language import Buffer, Value, constant, float32, maximum, minimum
+from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
 from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.functions import exp_of_negative
-from accelerators.tvm.kernels.shared.heads import Head, Heads
+from accelerators.tvm.kernels.shared.heads import Head
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from accelerators.tvm.kernels.shared.row import Row, join_lanes
 from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384
@@ -30,36 +27,9 @@ HIGHEST = 64
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Memory:
-    """The memory that a task keeps for its block."""
-
-    keys: Buffer
-    """The keys in panels."""
-    values: Buffer
-    """The values in panels."""
-    queries: Buffer
-    """The block's queries."""
-    scores: Buffer
-    """The scores, and then their exponentials."""
-    inverse: Buffer
-    """For each row, one over the sum of the exponentials."""
-
-
-@attrs.frozen(slots=True, eq=False)
-class AnyLength:
+class AnyLength(Scoring):
     """Writes the kernel."""
 
-    match: Attention
-    heads: Heads
-    machine: Machine
-    rows: int
-    """How many queries there are."""
-    keys: int
-    """How many keys and values there are."""
-    depth: int
-    """The depth of queries and keys."""
-    columns: int
-    """The number of columns of the values."""
     first: PanelTile
     """The tile for the product that makes the scores."""
     second: PanelTile
@@ -98,53 +68,47 @@ class AnyLength:
         many = self.machine.threads_for(self.heads.count) > 1
         with kernel.tasks(self.heads.count, "task", many) as task:
             head = self.heads.head(task)
-            memory = _Memory(
-                kernel.memory("keys", float32, (as_index(panels) * (self.depth * first.width),)),
-                kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),)),
-                kernel.memory("queries", float32, (tallest, self.depth)),
-                kernel.memory("scores", float32, (tallest, as_index(self.keys))),
-                kernel.memory("inverse", float32, (tallest,)),
-            )
+            keys = kernel.memory("keys", float32, (as_index(panels) * (self.depth * first.width),))
+            values = kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),))
+            queries = kernel.memory("queries", float32, (tallest, self.depth))
+            scores = kernel.memory("scores", float32, (tallest, as_index(self.keys)))
+            memory = Scores(scores, scores, kernel.memory("inverse", float32, (tallest,)))
             with kernel.loop(panels, "j") as j:
                 view, column = self.heads.read(self.match.key), first.column(j, self.keys)
-                self.heads.pack(memory.keys, j * (self.depth * first.width), view, head, first, self.depth, column)
+                self.heads.pack(keys, j * (self.depth * first.width), view, head, first, self.depth, column)
             with kernel.loop(across, "j") as j:
                 view, column = self.heads.read(self.match.value), second.column(j, self.columns)
                 at = j * (as_index(self.keys) * second.width)
-                self.heads.pack(memory.values, at, view, head, second, self.keys, column)
+                self.heads.pack(values, at, view, head, second, self.keys, column)
             with kernel.loop(blocks, "block") as block:
                 top = kept(kernel, "top", maximum(minimum(block * height, rows - height), 0))
-                self._queries(memory, head, top, height)
-                self._scores(memory, head, top, height)
-                self._softmax(memory, height)
-                self._mix(memory, head, top, height)
+                self._copy_queries(queries, head, top, height)
+                self._scores(scores, queries, keys, head, top, height)
+                self.make_powers(memory, height)
+                self._mix(memory, values, head, top, height)
 
     def _row(self, row: Value) -> Value:
         """The row itself, or the last where there are fewer."""
         return minimum(row, as_index(self.rows) - 1)
 
-    def _queries(self, memory: _Memory, head: Head, top: Value, height: Value) -> None:
+    def _copy_queries(self, queries: Buffer, head: Head, top: Value, height: Value) -> None:
         kernel, view = self.heads.kernel, self.heads.read(self.match.query)
         with kernel.loop(height, "r") as r:
             row = kept(kernel, "row", self._row(top + r))
             with kernel.loop(self.depth, "k") as k:
-                memory.queries[r, k] = view.number(head, row, k)
+                queries[r, k] = view.number(head, row, k)
 
-    def _scores(self, memory: _Memory, head: Head, top: Value, height: Value) -> None:
-        kernel, tile, match = self.heads.kernel, self.first, self.match
-        wanted = match.softmax.inputs[0]
-        assert wanted is not None
-        factor = match.query.factor * match.key.factor
-        score = self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
+    def _scores(self, scores: Buffer, queries: Buffer, keys: Buffer, head: Head, top: Value, height: Value) -> None:
+        kernel, tile, score = self.heads.kernel, self.first, self.score()
         with kernel.loop(pieces(self.keys, tile.width), "j") as j:
             column = kept(kernel, "column", as_index(tile.column(j, self.keys)))
-            panel = Panel(memory.keys, j * (self.depth * tile.width), tile.width)
+            panel = Panel(keys, j * (self.depth * tile.width), tile.width)
             with kernel.loop(self._tiles_down(tile, height), "i") as i:
                 row = kept(kernel, "row", minimum(i * tile.rows, height - tile.rows))
-                acc = tile.product(kernel, self.depth, lambda r, k: memory.queries[row + r, k], panel)
+                acc = tile.product(kernel, self.depth, lambda r, k: queries[row + r, k], panel)
 
                 def store(total: Value, r: Value, c: Value) -> None:
-                    memory.scores[row + r, column + c] = score(total, head, self._row(top + row + r), column + c)
+                    scores[row + r, column + c] = score(total, head, self._row(top + row + r), column + c)
 
                 tile.finish(kernel, acc, store)
 
@@ -152,47 +116,12 @@ class AnyLength:
     def _tiles_down(tile: PanelTile, height: Value) -> Value:
         return (height + (tile.rows - 1)) // tile.rows
 
-    def _softmax(self, memory: _Memory, height: Value) -> None:
-        """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
-        kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
-        row = Row(self.keys, lanes)
-        with kernel.loop(height, "r") as r:
-            partial, numbers = row.partial_sums(kernel), kernel.stack("m", float32, (2,))
-            row.reduce(kernel, "max", lambda column, count: scores.vector(count, r, column), partial, numbers, 0)
-            sums = partial[0]
-            sums[0] = constant(0.0, float32, lanes)
-            with kernel.loop(row.whole, "v") as v, kernel.lanes(lanes) as lane:
-                scores[r, v * lanes + lane] = exp_of_negative(scores[r, v * lanes + lane] - numbers[0])
-                sums[lane] = sums[lane] + scores[r, v * lanes + lane]
-            numbers[1] = join_lanes("sum", sums, lanes)
-            with kernel.loop(row.left, "e") as e:
-                at = row.whole * lanes + e
-                scores[r, at] = exp_of_negative(scores[r, at] - numbers[0])
-                numbers[1] = numbers[1] + scores[r, at]
-            self._invert(memory, row, r, numbers[1])
-
-    def _invert(self, memory: _Memory, row: Row, r: Value, total: Value) -> None:
-        """One over the sum; where rows that are no numbers become zeros, their scores do."""
-        kernel = self.heads.kernel
-        if not self.match.guard:
-            memory.inverse[r] = 1.0 / total
-            return
-
-        def clear(column: Value, count: int) -> None:
-            memory.scores[r, column] = constant(0, float32, count)
-
-        with kernel.when(total >= 0.0):
-            memory.inverse[r] = 1.0 / total
-        with kernel.otherwise():
-            row.each(kernel, clear)  # type: ignore[arg-type]
-            memory.inverse[r] = 1.0
-
-    def _mix(self, memory: _Memory, head: Head, top: Value, height: Value) -> None:
+    def _mix(self, memory: Scores, values: Buffer, head: Head, top: Value, height: Value) -> None:
         kernel, tile = self.heads.kernel, self.second
         result = self.heads.written(self.match.result, self.match.after)
         with kernel.loop(tile.across(self.columns), "j") as j:
             column = kept(kernel, "column", as_index(tile.column(j, self.columns)))
-            panel = Panel(memory.values, j * (as_index(self.keys) * tile.width), tile.width)
+            panel = Panel(values, j * (as_index(self.keys) * tile.width), tile.width)
             with kernel.loop(self._tiles_down(tile, height), "i") as i:
                 row = kept(kernel, "row", minimum(i * tile.rows, height - tile.rows))
                 acc = tile.product(kernel, self.keys, lambda r, k: memory.scores[row + r, k], panel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.kernels.attention.known_lengths import KnownLengths, Scores
+from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from accelerators.tvm.kernels.language import Buffer, Operand, Value, float32
 from accelerators.tvm.kernels.shared.heads import Head, View
 from accelerators.tvm.kernels.shared.numbers import write
@@ -25,7 +25,7 @@ CHAINS = 8
 
 
 @attrs.frozen(slots=True, eq=False)
-class FewRows(KnownLengths):
+class FewRows(Scoring):
     """Writes the kernel."""
 
     @property

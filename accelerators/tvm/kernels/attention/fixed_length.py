@@ -11,7 +11,7 @@ import math
 
 import attrs
 
-from accelerators.tvm.kernels.attention.known_lengths import KnownLengths, Scores
+from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from accelerators.tvm.kernels.language import (
     Buffer,
     Element,
@@ -39,7 +39,7 @@ FEWEST_ROWS = 16
 
 
 @attrs.frozen(slots=True, eq=False)
-class FixedLength(KnownLengths):
+class FixedLength(Scoring):
     """Writes the kernel for rows enough that panels are worth their while."""
 
     first: PanelTile

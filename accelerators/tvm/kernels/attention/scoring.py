@@ -1,4 +1,4 @@
-"""What kernels of attention share, for numbers of queries and keys that are known: from products to exponentials."""
+"""What kernels of attention on processors share: from products of queries and keys to exponentials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scores:
 
 
 @attrs.frozen(slots=True, eq=False)
-class KnownLengths:
+class Scoring:
     """One attention, and its sizes."""
 
     match: Attention
@@ -58,10 +58,10 @@ class KnownLengths:
         factor = match.query.factor * match.key.factor
         return self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
 
-    def make_powers(self, memory: Scores, height: int) -> None:
+    def make_powers(self, memory: Scores, height: Operand) -> None:
         """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
         kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
-        row, whole = Row(self.keys, lanes), self.keys // lanes
+        row = Row(self.keys, lanes)
         with kernel.loop(height, "r") as r:
             partial, numbers = row.partial_sums(kernel), kernel.stack("m", float32, (2,))
             row.reduce(kernel, "max", lambda column, count: scores.vector(count, r, column), partial, numbers, 0)
@@ -74,12 +74,12 @@ class KnownLengths:
                     memory.powers[r, column] = stored_bits(scores[r, column], memory.powers.element)
 
             sums[0] = constant(0.0, float32, lanes)
-            with kernel.loop(whole, "v") as v, kernel.lanes(lanes) as lane:
+            with kernel.loop(row.whole, "v") as v, kernel.lanes(lanes) as lane:
                 power(v * lanes + lane, sums, lane)
             numbers[1] = join_lanes("sum", sums, lanes)
-            with kernel.loop(self.keys % lanes, "e") as e:
-                power(whole * lanes + e, numbers, 1)
-            if memory.powers.shape[1] > self.keys:
+            with kernel.loop(row.left, "e") as e:
+                power(row.whole * lanes + e, numbers, 1)
+            if memory.powers is not scores and memory.powers.shape[1] > self.keys:
                 memory.powers[r, self.keys] = 0
             self._invert(memory, row, r, numbers[1])
 
