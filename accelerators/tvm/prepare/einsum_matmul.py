@@ -24,7 +24,8 @@ class Product:
 
 
 def product_of(node: Node) -> Product | None:
-    """The product that an Einsum of float32 numbers is; None where it is none, or some dimension is repeated along another."""
+    """The product that an Einsum of float32 numbers is; None where it is none, some dimension is repeated along another, or there
+    are no numbers: that is refused for its own reason."""
     if node.op != "Einsum" or node.domain or len(node.inputs) != 2:
         return None
     terms, result = terms_of(str(node.attrs["equation"]))
@@ -33,6 +34,8 @@ def product_of(node: Node) -> Product | None:
         return None
     shapes = [kind.shape for kind in kinds if isinstance(kind, TensorType)]
     if any(not term.isalpha() or len(set(term)) != len(term) for term in (*terms, result)) or None in shapes:
+        return None
+    if any(0 in (shape or ()) for shape in shapes):
         return None
     first, second = (dict(zip(term, shape or (), strict=False)) for term, shape in zip(terms, shapes, strict=True))
     shared = [letter for letter in terms[0] if letter in second]

@@ -45,6 +45,7 @@ def test_sizes_that_are_not_known_to_be_equal_are_no_product() -> None:
     x, y = pt.variable("x", "float32", (2, None)), pt.variable("y", "float32", (None, 3))
     assert product_of(pt.op("Einsum", x, y, equation="ab,bc->ac")) is None
     assert product_of(einsum("ab,bc->ac", b="n")) is not None
+    assert product_of(einsum("ab,bc->ac", a=0)) is None
     assert product_of(einsum("ab,bc->ac", "float64")) is None
 
 
