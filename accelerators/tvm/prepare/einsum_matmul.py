@@ -33,20 +33,20 @@ def product_of(node: Node) -> Product | None:
     if len(terms) != 2 or any(not isinstance(kind, TensorType) or kind.dtype != "float32" for kind in kinds):
         return None
     shapes = [kind.shape for kind in kinds if isinstance(kind, TensorType)]
-    if any(not term.isalpha() or len(set(term)) != len(term) for term in (*terms, result)) or None in shapes:
+    if any(not term.isalpha() or len(set(term)) != len(term) for term in (*terms, result)):
         return None
-    if any(0 in (shape or ()) for shape in shapes):
+    if any(shape is None or len(shape) != len(term) or 0 in shape for term, shape in zip(terms, shapes, strict=True)):
         return None
-    first, second = (dict(zip(term, shape or (), strict=False)) for term, shape in zip(terms, shapes, strict=True))
+    first, second = (dict(zip(term, shape or (), strict=True)) for term, shape in zip(terms, shapes, strict=True))
     shared = [letter for letter in terms[0] if letter in second]
     if any(first.get(letter) is None or first.get(letter) != second.get(letter) for letter in shared):
         return None
     batch = [letter for letter in result if letter in shared]
     summed = [letter for letter in shared if letter not in result]
     rows, columns = ([letter for letter in term if letter not in shared] for term in terms)
-    if not len(summed) == len(rows) == len(columns) == 1 or not {*rows, *columns} <= set(result):
-        return None
     letters = [*batch, *rows, *columns]
+    if not len(summed) == len(rows) == len(columns) == 1 or set(letters) != set(result):
+        return None
     return Product(
         tuple(terms[0].index(letter) for letter in (*batch, *rows, *summed)),
         tuple(terms[1].index(letter) for letter in (*batch, *summed, *columns)),

@@ -31,7 +31,7 @@ def test_a_product_in_any_order_of_dimensions(equation: str) -> None:
     np.testing.assert_allclose(result, np.einsum(equation, first, second), rtol=1e-5, atol=1e-5)
 
 
-NONE = ["aab,bc->ac", "ab,bc->c", "a,b->ab", "abc,abc->ab", "abc,bcd->ad", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]
+NONE = ["aab,bc->ac", "ab,bc->c", "ab,bc->acz", "a,b->ab", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]
 
 
 @pytest.mark.parametrize("equation", NONE)
@@ -47,6 +47,19 @@ def test_sizes_that_are_not_known_to_be_equal_are_no_product() -> None:
     assert product_of(einsum("ab,bc->ac", b="n")) is not None
     assert product_of(einsum("ab,bc->ac", a=0)) is None
     assert product_of(einsum("ab,bc->ac", "float64")) is None
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((2, 3, 3), (3, 3)), ((3, 3), (3, 3, 3))])
+def test_an_equation_that_does_not_fit_its_operands_is_an_error(shapes: tuple[tuple[int, ...], ...]) -> None:
+    operands = [pt.variable(f"x{i}", "float32", shape) for i, shape in enumerate(shapes)]
+    with pytest.raises(pt.PartitaError):
+        pt.compile(pt.Graph([pt.op("Einsum", *operands, equation="ab,bc->ac")], inputs=operands), "cpu")
+
+
+def test_a_result_with_a_letter_of_nobody_is_refused() -> None:
+    node = einsum("ab,bc->acz")
+    with pytest.raises(pt.PartitaError, match="no device of those asked"):
+        pt.compile(pt.Graph([node]), "cpu")
 
 
 def test_attention_that_is_written_as_einsums_is_one_kernel() -> None:
