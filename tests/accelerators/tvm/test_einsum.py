@@ -32,6 +32,8 @@ def test_a_product_in_any_order_of_dimensions(equation: str) -> None:
 
 
 NONE = ["aab,bc->ac", "ab,bc->c", "ab,bc->acz", "a,b->ab", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]
+NONE += ["abc,abc->ab", "abc,bcd->ad"]
+"""Equations that no MatMul computes as they stand."""
 
 
 @pytest.mark.parametrize("equation", NONE)
