@@ -20,8 +20,7 @@ check-all:  ## the same with the slow tests, and with torch (a large download)
 	@.ci/run all
 
 check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here, with zoo and ONNX's node tests (not on a simulator)
-	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl.py tests/accelerators/tvm/test_cuda.py \
-	    tests/accelerators/tvm/test_opencl_models.py $(ARGS)
+	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl*.py tests/accelerators/tvm/test_cuda.py $(ARGS)
 
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
 	@.venv/bin/python -m tests.soak $(ARGS)

@@ -1,4 +1,4 @@
-"""`compile`, of a graph or of a file. Of a file that is to answer at once (START) onnxruntime gets it as it stands, where that
+"""`compile`, of a graph or of a file. Of what is to answer at once (START) onnxruntime gets the file as it stands, where that
 comes to the same, before most of Partita is even imported."""
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def compile(  # noqa: A001  the contract's name
     compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
     `name` is what files and tables call the model, `optimize` runs the default passes first (nodes may then vanish that
     `query` knows)."""
-    if isinstance(graph, (str, os.PathLike)):
-        simply = all(option is None for option in (example_inputs, pin, forbid, shapes, name)) and strict is optimize is False
-        model = _at_once(os.fspath(graph), device, config) if simply else None
+    if all(option is None for option in (example_inputs, pin, forbid, shapes, name)) and strict is optimize is False:
+        model = _at_once(graph, device, config)
         if model is not None:
             return model
+    if isinstance(graph, (str, os.PathLike)):
         from graph.readers import load
 
         graph = load(graph)
@@ -61,14 +61,24 @@ def compile(  # noqa: A001  the contract's name
     )
 
 
-def _at_once(path: Any, device: Any, config: Any) -> Any:
-    """The FileModel that answers before anything is read; None where it takes more to know whether it may."""
+def _at_once(source: Any, device: Any, config: Any) -> Any:
+    """The FileModel that answers before anything is read, or compiled; None where it takes more to know whether it may."""
     threads = _threads(device, config)
-    if threads is None or not str(path).endswith(".onnx") or REGISTRY in sys.modules or find_spec("tvm_ffi") is None:
+    if threads is None or REGISTRY in sys.modules or find_spec("tvm_ffi") is None:
         return None
-    from accelerators.at_once.file_opening import opened
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        if not str(path).endswith(".onnx"):
+            return None
+        from accelerators.at_once.file_opening import opened
 
-    return opened(path, device, config, threads)
+        return opened(path, device, config, threads)
+    if getattr(source, "file", None) is None:
+        return None
+    from accelerators.at_once.file_opening import opened_graph
+    from graph.graph import Graph
+
+    return opened_graph(source, device, config, threads) if isinstance(source, Graph) else None
 
 
 def _threads(device: Any, config: Any) -> int | None:

@@ -52,7 +52,7 @@ def started(task: Task, compile: Compile) -> CompiledModel:
     start = _start(task, compile)
     if start is None:
         return compile(task)
-    behind = attrs.evolve(task, settings=attrs.evolve(task.settings, stand_ins=start.stand_ins))
+    behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=attrs.evolve(task.settings, stand_ins=start.stand_ins))
     workshops = _Workshops()
 
     def compile_behind() -> CompiledModel:
@@ -98,7 +98,7 @@ def _start(task: Task, compile: Compile) -> _Start | None:
     settings = Config(hetero, values)
     forbid = _rules_about(task.forbid, set(values))
     try:
-        model = compile(Task(_without_affinities(task.graph), starters, settings, forbid=forbid))
+        model = compile(Task(without_affinities(task.graph), starters, settings, forbid=forbid))
     except NotSupported:
         return None
     return _Start(model, starters, settings)
@@ -140,7 +140,18 @@ def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:
     return kept or None
 
 
-def _without_affinities(graph: Graph) -> Graph:
+def _as_it_is(graph: Graph) -> Graph:
+    """The graph with ops of its own: affinities that are set from now on are not theirs. Linear."""
+
+    def visit(node: Any, rewriter: Rewriter) -> None:
+        rewriter.keep(node, rewriter.rebuilt(node, affinity=node.affinity) if node.is_op else None)
+
+    return rewrite(graph, visit)
+
+
+def without_affinities(graph: Graph) -> Graph:
+    """The graph with no op that has an affinity. Linear."""
+
     def visit(node: Any, rewriter: Rewriter) -> None:
         if node.is_op and node.affinity is not None:
             rewriter.keep(node, rewriter.rebuilt(node, affinity=None))

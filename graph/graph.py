@@ -17,6 +17,8 @@ from graph.words import counted
 if TYPE_CHECKING:
     import networkx
 
+    from graph.file_state import FileState
+
 DEFAULT_OPSET = 21
 
 NEWEST_VERSION = 2**31 - 1
@@ -31,6 +33,7 @@ class Graph(Body):
 
     __slots__ = (
         "name", "nodes", "inputs", "outputs", "output_names", "opsets", "attrs", "metadata", "_index", "_by_name", "_typed",
+        "_file",
     )
 
     name: str
@@ -51,6 +54,7 @@ class Graph(Body):
     _index: GraphIndex | None
     _by_name: dict[str, Node] | None
     _typed: tuple[Graph, tuple[str, ...]] | None
+    _file: FileState | None
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class Graph(Body):
             put(self, "_index", None)
             put(self, "_by_name", None)
             put(self, "_typed", None)
+            put(self, "_file", None)
 
     @classmethod
     def assembled(
@@ -109,6 +114,7 @@ class Graph(Body):
         put(graph, "_index", None)
         put(graph, "_by_name", None)
         put(graph, "_typed", None)
+        put(graph, "_file", None)
         return graph
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -156,6 +162,15 @@ class Graph(Body):
     def keep_typed(self, typed: Graph, notes: tuple[str, ...]) -> None:
         """Keep what a type inference found; the graph itself stays as it is."""
         object.__setattr__(self, "_typed", (typed, notes))
+
+    @property
+    def file(self) -> FileState | None:
+        """The ONNX file that holds just this graph, as it was when the graph was read from it; None for any other graph."""
+        return self._file
+
+    def keep_file(self, file: FileState) -> None:
+        """Keep where it was read from."""
+        object.__setattr__(self, "_file", file)
 
     def __getitem__(self, name: str) -> Node:
         node = self._named().get(name)

@@ -4,8 +4,8 @@
     g = pt.load("zoo:resnet50")
     g = pt.apply_pass(g, "Default")
 
-The names come from `partita.names`, which is imported when the first of them is asked for; but for `compile`, which answers for
-some files before the rest is imported.
+The names come from `partita.names`, which is imported when the first of them is asked for; but for `load` and `compile`: some
+models answer before the rest is imported.
 """
 
 from importlib import import_module
@@ -18,16 +18,17 @@ check_house()
 if TYPE_CHECKING:
     from partita.names import *  # noqa: F403
 
+_EARLY = {"compile": "accelerators", "load": "graph.readers"}
+"""The names that do without the rest, and the packages that they come from."""
+
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "compile":
-        from accelerators import compile
-
-        return globals().setdefault(name, compile)
+    if name in _EARLY:
+        return globals().setdefault(name, getattr(import_module(_EARLY[name]), name))
     names = import_module("partita.names")
 
     if name != "__all__" and name not in names.__all__:

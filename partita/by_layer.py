@@ -42,6 +42,8 @@ class Layer:
     """How many infinities the first has, and the second."""
     ranges: tuple[Range, Range] = ((0.0, 0.0), (0.0, 0.0))
     """The least and the largest finite number of the first, and of the second."""
+    types: tuple[str, str] = ("", "")
+    """The element types of what the kernel of each reads and stores; empty where the device does not tell them."""
 
 
 @attrs.frozen(slots=True)
@@ -71,11 +73,15 @@ def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> li
         [of.get(known[name], known[name]) if name in alone else known[name] for name in names]
         for known, of in zip(values, rounded, strict=True)
     ]
-    results = [_values(side, asked, inputs) for side, asked in zip(sides, entries, strict=True)]
+    results, types = zip(*[_values(side, asked, inputs) for side, asked in zip(sides, entries, strict=True)], strict=True)
     outputs = set(first.graph.output_names) & set(second.graph.output_names)
-    return [
-        layer_of(name, str(values[0][name].node.op), name in outputs, a, b) for name, a, b in zip(names, *results, strict=True)
-    ]
+    layers = []
+    for name, a, b in zip(names, *results, strict=True):
+        makers = [known[name].node for known in values]
+        layer = layer_of(name, str(makers[0].op), name in outputs, a, b)
+        one, other = (of.get(node.name, "") for of, node in zip(types, makers, strict=True))
+        layers.append(attrs.evolve(layer, types=(one, other)))
+    return layers
 
 
 def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping[str, Array]) -> list[Layer]:
@@ -118,11 +124,14 @@ def _is_real(entry: NodeEntry) -> bool:
     return isinstance(entry.type, TensorType) and entry.type.dtype not in ("string", "complex64", "complex128")
 
 
-def _values(side: Side, entries: Sequence[NodeEntry], inputs: Mapping[str, Array]) -> list[Array]:
+def _values(side: Side, entries: Sequence[NodeEntry], inputs: Mapping[str, Array]) -> tuple[list[Array], dict[str, str]]:
+    """The values, and what the kernel of each op reads and stores."""
     names = [f"value{i}" for i in range(len(entries))]
     seen = side.graph.evolve(outputs=list(entries), output_names=names)
     given = {node.name: inputs[node.name] for node in side.graph.inputs}
-    return [np.asarray(array) for array in compile_model(seen, side.device, side.config)(given)]
+    model = compile_model(seen, side.device, side.config)
+    arrays = [np.asarray(array) for array in model(given)]
+    return arrays, {name: getattr(kernel, "types", "") for kernel in model.kernels() for name in kernel.nodes}
 
 
 def is_numeric(array: Any) -> bool:

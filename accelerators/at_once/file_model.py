@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accelerators.at_once.whole_session import WholeSession
+from accelerators.process.behind import behind
 from accelerators.process.ending import at_a_device, before_the_door_closes, door
 from accelerators.process.forking import Guard, renewed_in_children
 from accelerators.running.outputs import Outputs
@@ -20,7 +24,7 @@ HELD_BACK = 1.0
 """Seconds that reading the file waits for the first answer, so as not to take time from it."""
 
 Steps = Sequence[Callable[[Any], Any]]
-"""What makes the model: each step is given what the one before returned, the first None."""
+"""What makes the model: each step is given what the one before returned, the first None. The last one compiles."""
 
 
 class FileModel:
@@ -30,18 +34,22 @@ class FileModel:
 
     def __init__(self, session: WholeSession, steps: Steps) -> None:
         self._session: WholeSession | None = session
-        self._steps = steps
+        self._left: tuple[Steps, Any] = (steps, None)
+        """The steps that are left, and what the one before them returned."""
         self._guard = Guard(threading.RLock)
         self._model: CompiledModel | None = None
         self._error: Exception | None = None
         self._closed = False
         self._may_begin = threading.Event()
         self._has_answered = False
+        self._is_forked = False
+        self._ready: Future[FileModel] = Future()
+        self._ready.set_running_or_notify_cancel()
         renewed_in_children(self)
         _waiting.add(self)
         may_begin = self._may_begin
         reference = weakref.ref(self, lambda _: may_begin.set())
-        self._thread = threading.Thread(target=_make, args=(reference, may_begin), name="partita-open", daemon=True)
+        self._thread = threading.Thread(target=_make, args=(reference, may_begin, self._ready), name="partita-open", daemon=True)
         self._thread.start()
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
@@ -69,19 +77,36 @@ class FileModel:
                 try:
                     self._model = self._through_all_steps()
                 except Exception as error:
-                    self._error, self._session = error, None
+                    self._error, self._session, self._left = error, None, ((), None)
                     raise
-                self._session, self._steps = None, ()
+                self._session, self._left = None, ((), None)
             return self._model
 
     def _through_all_steps(self) -> Any:
-        model = None
-        for step in self._steps:
-            if self._closed:
-                raise _closed()
-            with at_a_device():
-                model = step(model)
-        return model
+        """The model, by the steps that are left: none is done twice, though Ctrl-C or a fork came between two."""
+        answers_meanwhile = threading.current_thread() is self._thread
+        while self._left[0]:
+            (step, *others), before = self._left
+            with self._open():
+                work = partial(step, before)
+                self._left = others, behind(work) if others and answers_meanwhile else work()
+        return self._left[1]
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Inside, the end of the interpreter waits; the model was not closed before."""
+        if self._closed:
+            raise _closed()
+        with at_a_device():
+            yield
+
+    @property
+    def ready(self) -> Future[Any]:
+        """The future of this model on its own devices; it holds the error if there is none."""
+        if self._is_forked:
+            return self._made().ready
+        self._may_begin.set()
+        return self._ready
 
     def wait(self, timeout: float | None = None) -> FileModel:
         """This model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
@@ -107,6 +132,7 @@ class FileModel:
     def renew(self) -> None:
         """A forked process has none of the session's threads: there the model is made when it is next asked for anything. The
         session stays, since its end would wait for its threads."""
+        self._is_forked = True
         if self._session is not None:
             _of_parents.append(self._session)
             self._session = None
@@ -146,16 +172,28 @@ def _closed() -> Exception:
     return RunError("the model is closed", where="a model that starts", remedy="Compile it again")
 
 
-def _make(reference: weakref.ref[FileModel], may_begin: threading.Event) -> None:
+def _make(reference: weakref.ref[FileModel], may_begin: threading.Event, ready: Future[FileModel]) -> None:
     """Make the model once it may begin, and have its own devices compiled. Its error is for whoever asks next."""
     may_begin.wait(HELD_BACK)
     model = reference()
     if model is None or model._closed:
+        ready.set_exception(_closed())
         return
     try:
-        _ = model._made().ready
-    except Exception:  # noqa: BLE001  the model keeps it
+        theirs = model._made().ready
+    except BaseException as error:  # noqa: BLE001  the model keeps it
+        ready.set_exception(error)
         return
+    theirs.add_done_callback(lambda future: _hand_on(future, reference, ready))
+
+
+def _hand_on(theirs: Future[CompiledModel], reference: weakref.ref[FileModel], ready: Future[FileModel]) -> None:
+    """What became of the model that was made is what becomes of the file's."""
+    error, model = theirs.exception(), reference()
+    if error is None and model is not None:
+        ready.set_result(model)
+    else:
+        ready.set_exception(error or _closed())
 
 
 _of_parents: list[WholeSession] = []

@@ -1,34 +1,71 @@
-"""Opens a file as a model that answers before the file is read."""
+"""Opens a file as a model that answers before the file is read, or before the graph that was read from it is compiled."""
 
 from __future__ import annotations
 
 import os
 import stat
 import weakref
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accelerators.at_once.file_model import FileModel
 from accelerators.at_once.plain_files import is_plain
-from accelerators.at_once.whole_session import whole_session
+from accelerators.at_once.whole_session import WholeSession, whole_session
+from graph.file_state import FileState, file_state, open_state
+
+if TYPE_CHECKING:
+    from graph.graph import Graph
 
 
 def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | None:
     """The model; None where onnxruntime may not have the file as it stands."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        file = open(path, "rb")  # noqa: SIM115  the model's file is read behind the first answer, though it may be gone by then
-    except (OSError, ValueError):
+    file = _open(path)
+    if file is None:
         return None
-    stamp = _stamp(os.fstat(file.fileno()))
-    session = whole_session(path, threads) if is_plain(file) else None
-    if session is None or _now(path) != stamp:
+    state = open_state(path, file.fileno())
+    session = _session(file, state, threads)
+    if session is None:
         file.close()
         return None
-    whole = os.path.abspath(path)
-    model = FileModel(session, [_imported, lambda _: _read(file, whole, stamp), lambda graph: _compiled(graph, device, config)])
+    model = FileModel(session, [_imported, lambda _: _read(file, state), _compiler(device, config)])
     weakref.finalize(model, file.close)
     return model
+
+
+def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileModel | None:
+    """The same of a graph that was read from a file; None too where it may not be just what the file holds."""
+    state = graph.file
+    if state is None or graph.attrs or any(_differs(node) for node in graph.nodes):
+        return None
+    file = _open(state.path)
+    if file is None:
+        return None
+    with file:
+        is_same = open_state(state.path, file.fileno()) == state
+        session = _session(file, state, threads) if is_same else None
+    return None if session is None else FileModel(session, [_imported, lambda _: _as_read(graph), _compiler(device, config)])
+
+
+def _differs(node: Any) -> bool:
+    """May the node be another than the file's? An affinity can be set, and an array that lets itself be written."""
+    return node.affinity is not None or (node.value is not None and node.value.flags.writeable)
+
+
+def _open(path: str) -> BinaryIO | None:
+    """The file, if it is one."""
+    try:
+        if stat.S_ISREG(os.stat(path).st_mode):
+            return open(path, "rb")  # the model's file is read behind the first answer, though it may be gone by then
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _session(file: BinaryIO, state: FileState, threads: int) -> WholeSession | None:
+    """The session of the file; None where onnxruntime may not have it as it stands, or it was changed meanwhile."""
+    session = whole_session(state.path, threads) if is_plain(file) else None
+    return session if file_state(state.path) == state else None
 
 
 def _imported(_: Any) -> None:
@@ -36,35 +73,36 @@ def _imported(_: Any) -> None:
     import graph.readers.onnx  # noqa: F401
 
 
-def _read(held: BinaryIO, path: str, stamp: object) -> Any:
+def _read(held: BinaryIO, state: FileState) -> Any:
     """The graph of the file, which is what it was when the session read it, though it may be gone by now."""
     from graph.errors import ReadError
     from graph.readers.onnx import load_onnx
 
-    if _now(path) == stamp:
-        graph = load_onnx(path)
+    if file_state(state.path) == state:
+        graph = load_onnx(state.path)
     else:
         held.seek(0)
         graph = load_onnx(held)
-    if _stamp(os.fstat(held.fileno())) != stamp:
-        raise ReadError("the file was changed while it was opened", where=path, remedy="Compile the model again")
+    if open_state(state.path, held.fileno()) != state:
+        raise ReadError("the file was changed while it was opened", where=state.path, remedy="Compile the model again")
     held.close()
     return graph
+
+
+def _as_read(graph: Graph) -> Graph:
+    """The graph, though attributes and affinities were set since it was looked at."""
+    from accelerators.starting import without_affinities
+
+    return without_affinities(graph.evolve(attrs={}) if graph.attrs else graph)
+
+
+def _compiler(device: Any, config: Any) -> Callable[[Any], Any]:
+    """The step that compiles a graph, as the configuration is now."""
+    asked = deepcopy(config)
+    return lambda graph: _compiled(graph, device, asked)
 
 
 def _compiled(graph: Any, device: Any, config: Any) -> Any:
     from accelerators.compiling import compile
 
     return compile(graph, device, config)
-
-
-def _now(path: str) -> object:
-    try:
-        return _stamp(os.stat(path))
-    except OSError:
-        return None
-
-
-def _stamp(of: os.stat_result) -> object:
-    """What tells a file from another, and from itself at another time."""
-    return of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns

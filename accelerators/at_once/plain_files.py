@@ -71,6 +71,7 @@ _GRAPH, _TRAINING, _FUNCTIONS = 7, 20, 25
 _NODES, _INITIALIZERS, _OUTPUTS, _VALUE_INFO, _SPARSE = 1, 5, 12, 13, 15
 _DIMS, _EXTERNAL_DATA, _DATA_LOCATION = 1, 13, 14
 _NAME, _TENSOR = 1, 5
+_TYPE = 2
 
 _OF_ATTRIBUTES = frozenset((_NAME, 2, 3, 4, _TENSOR, 7, 8, 13, 20))
 """What an attribute may hold: a name, a number, text, a tensor, numbers, a comment and its kind."""
@@ -79,13 +80,18 @@ _VARINT, _LENGTH = 0, 2
 _SIZES = {_VARINT: 0, 1: 8, 5: 4}
 """The bytes of a field's content by its kind, behind a whole number and for those of fixed size."""
 
+_HEAD = 20
+"""The most bytes before a field's content: its number and kind, and its length."""
+
+PIECE = 1 << 14
+"""The bytes that are read at a time."""
+
 
 def is_plain(file: BinaryIO) -> bool:
     """May onnxruntime have this file as it stands? False too if it is damaged."""
     try:
         size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        _check_model(file, size)
+        _check_model(_File(file), size)
     except (OSError, ValueError, IndexError, AttributeError, TypeError, _NotPlain):
         return False
     return True
@@ -100,34 +106,51 @@ def _check(plain: bool) -> None:
         raise _NotPlain
 
 
-def _check_model(file: BinaryIO, size: int) -> None:
+class _File:
+    """A file of which a piece at a time is in memory; what is passed over is not read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._start = 0
+        self._piece = b""
+        self.seen = set[tuple[str, bytes]]()
+        """The attributes and types that were looked at and are plain: each comes many times."""
+
+    def content(self, start: int, stop: int) -> bytes:
+        """The bytes of this part of the file."""
+        at = start - self._start
+        if at < 0 or at + stop - start > len(self._piece):
+            self._file.seek(start)
+            self._piece, self._start, at = self._file.read(max(stop - start, PIECE)), start, 0
+        return self._piece[at : at + stop - start]
+
+
+def _check_model(file: _File, size: int) -> None:
     graphs = 0
-    for field, _, stop in _walked(file, size):
+    for field, _, start, stop in _walked(file, 0, size):
         _check(field not in (_TRAINING, _FUNCTIONS))
         if field == _GRAPH:
             graphs += 1
-            _check_graph(file, stop)
+            _check_graph(file, start, stop)
     _check(graphs == 1)
 
 
-def _check_graph(file: BinaryIO, end: int) -> None:
+def _check_graph(file: _File, start: int, end: int) -> None:
     computed, wanted = set[bytes](), set[bytes]()
-    for field, _, stop in _walked(file, end):
+    for field, _, at, stop in _walked(file, start, end):
         _check(field != _SPARSE)
         if field == _INITIALIZERS:
-            _check_tensor(file, stop)
-            continue
-        content = file.read(stop - file.tell())
-        if field == _NODES:
-            computed |= _computed(content)
+            _check_tensor(file, at, stop)
+        elif field == _NODES:
+            computed |= _computed(file.content(at, stop), file.seen)
         elif field == _OUTPUTS:
-            wanted |= {value for number, value in _fields(content) if number == _NAME}
+            wanted |= {value for number, value in _fields(file.content(at, stop)) if number == _NAME}
         elif field == _VALUE_INFO:
-            _check(not _names_sizes(content))
+            _check_value_info(file.content(at, stop), file.seen)
     _check(bool(wanted) and wanted <= computed)
 
 
-def _computed(node: bytes) -> set[bytes]:
+def _computed(node: bytes, seen: set[tuple[str, bytes]]) -> set[bytes]:
     """The values that a node computes; it has to be a plain one."""
     _check(OURS not in node)
     op, inputs, outputs, attributes = "", 0, set[bytes](), list[bytes]()
@@ -144,7 +167,9 @@ def _computed(node: bytes) -> set[bytes]:
             _check(not value)
     _check(op in PLAIN and inputs <= _MOST_INPUTS.get(op, inputs))
     for attribute in attributes:
-        _check_attribute(attribute, PLAIN[op])
+        if (op, attribute) not in seen:
+            _check_attribute(attribute, PLAIN[op])
+            seen.add((op, attribute))
     return set() if op in _PASSING else outputs
 
 
@@ -159,22 +184,30 @@ def _check_attribute(attribute: bytes, plain: frozenset[bytes]) -> None:
         return
     _check(name in plain)
     if _TENSOR in held:
-        _check_tensor(io.BytesIO(held[_TENSOR]), len(held[_TENSOR]))
+        _check_tensor(_File(io.BytesIO(held[_TENSOR])), 0, len(held[_TENSOR]))
 
 
-def _check_tensor(file: BinaryIO, end: int) -> None:
+def _check_tensor(file: _File, start: int, end: int) -> None:
     """A tensor has elements, and they stand in this file. Its data are passed over."""
-    for field, number, stop in _walked(file, end):
-        _check(field != _EXTERNAL_DATA and not (field == _DATA_LOCATION and number))
+    for field, number, at, stop in _walked(file, start, end):
         if field == _DIMS:
-            packed = file.read(stop - file.tell())
-            _check(number != 0 and all(_packed(packed)))
+            _check(number != 0 and all(_packed(file.content(at, stop))))
+        else:
+            _check(field != _EXTERNAL_DATA and not (field == _DATA_LOCATION and number))
 
 
-def _names_sizes(value_info: bytes) -> bool:
-    """Does the declared type of a value have a size that is a symbol?"""
-    inner = [value_info]
-    for field in (2, 1, 2, 1):  # the type, its tensor, its shape, the sizes
+def _check_value_info(value_info: bytes, seen: set[tuple[str, bytes]]) -> None:
+    """The declared type of a value has no size that is a symbol."""
+    for number, declared in _fields(value_info):
+        if number == _TYPE and ("", declared) not in seen:
+            _check(not _names_sizes(declared))
+            seen.add(("", declared))
+
+
+def _names_sizes(declared: bytes) -> bool:
+    """Does a type have a size that is a symbol?"""
+    inner = [declared]
+    for field in (1, 2, 1):  # the tensor, its shape, the sizes
         inner = [value for content in inner for number, value in _fields(content) if number == field and type(value) is bytes]
     return any(number == 2 for size in inner for number, _ in _fields(size))
 
@@ -182,18 +215,21 @@ def _names_sizes(value_info: bytes) -> bool:
 # -- protobuf's wire format ------------------------------------------------------------------------------
 
 
-def _walked(file: BinaryIO, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of the message that begins here: the number of each, its value if it is a whole number, and where it ends. The
-    file stands at the content of each; what is not read of it is passed over."""
-    while file.tell() < end:
-        tag = _read_varint(file)
-        kind = tag & 7
-        number = _read_varint(file) if kind in (_VARINT, _LENGTH) else 0
+def _walked(file: _File, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of the message between these places: the number of each, its value if it is a whole number, and where its
+    content begins and ends."""
+    while start < end:
+        head = file.content(start, min(start + _HEAD, end))
+        tag, at = (head[0], 1) if head[0] < 0x80 else _varint(head, 0)
+        kind, number = tag & 7, 0
+        if kind in (_VARINT, _LENGTH):
+            number, at = _varint(head, at)
         size = number if kind == _LENGTH else _SIZES.get(kind, -1)
-        stop = file.tell() + size
+        start += at
+        stop = start + size
         _check(size >= 0 and stop <= end)
-        yield tag >> 3, number, stop
-        file.seek(stop)
+        yield tag >> 3, number, start, stop
+        start = stop
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
@@ -235,16 +271,5 @@ def _varint(content: bytes, start: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, start
-        shift += 7
-    raise _NotPlain
-
-
-def _read_varint(file: BinaryIO) -> int:
-    number = shift = 0
-    while shift < 64:
-        byte = file.read(1)[0]
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number
         shift += 7
     raise _NotPlain

@@ -38,6 +38,8 @@ class ProfileRow:
     """Microseconds of processor time."""
     exec_type: str
     """The name of the kernel or the implementation that ran it."""
+    types: str = ""
+    """The element types of what it read and stored, where the device tells them."""
 
 
 @attrs.frozen(slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,13 +17,11 @@ from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
 from accelerators.isolation.messages import config_told
 from accelerators.isolation.process import Child, DeviceProcess, Origin, Task, origin_of
+from accelerators.process.behind import behind, lowered
 from graph.graph import Graph
 
 LIMIT = 86_400.0
 """Seconds that a question may take: nobody waits for its answer."""
-
-NICENESS = 10
-"""The priority of the child: where calls keep all cores busy it gets a tenth of one."""
 
 
 class Workshop(DeviceProcess):
@@ -45,9 +42,9 @@ class Workshop(DeviceProcess):
             yield child
 
     def new_child(self) -> Child:
-        child = Child(self.origin, errors=subprocess.DEVNULL)
+        child = Child(self.origin, quiet=True)
         with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.
-            os.setpriority(os.PRIO_PROCESS, child.number, NICENESS)
+            os.setpriority(os.PRIO_PGRP, child.number, lowered())
         return child
 
     def close(self) -> None:
@@ -105,8 +102,8 @@ class _Afar(Isolated):
         """Have the workshop compile and export it, and import that."""
         if self.workshop.is_over:
             return self.device_class.compile(self, graph, config)
-        there = IsolatedSubgraph(self.workshop, Order(graph, config, self._where), {"ISOLATE_SECONDS": LIMIT})
-        data, weights = there.exported()
+        order = Order(graph, config, self._where)
+        data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, {"ISOLATE_SECONDS": LIMIT}).exported())
         return self.import_(data, graph, config, *((weights,) if weights else ()))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], *weights: Sequence[Any]) -> CompiledSubgraph:

@@ -75,8 +75,11 @@ class Task:
 class Child:
     """One child process. Whoever speaks with it holds the lock of its DeviceProcess."""
 
-    def __init__(self, origin: Origin, errors: int | None = None) -> None:
+    def __init__(self, origin: Origin, *, quiet: bool = False) -> None:
+        """One that is quiet says nothing to the parent's error stream, and stays in its session: systems that share out the
+        processor by session would take no notice of its priority in one of its own."""
         self.origin = origin
+        errors = subprocess.DEVNULL if quiet else None
         self.requests, self.replies = SharedMemory(), SharedMemory()
         self.dropped: deque[int] = deque()
         """The subgraphs that nobody uses any more."""
@@ -93,7 +96,8 @@ class Child:
                 stderr=errors,
                 pass_fds=given,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the parent, which ends its children itself.
+                start_new_session=not quiet,  # Ctrl-C is for the parent, which ends its children itself.
+                process_group=0 if quiet else None,
             )
         finally:
             theirs.close()

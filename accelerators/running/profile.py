@@ -52,6 +52,8 @@ class Row:
     """The device that it ran on."""
     exec_type: str
     """The kernel or implementation that ran it."""
+    types: str = ""
+    """The element types of what it read and stored; empty where the device does not tell them."""
 
 
 @attrs.frozen(slots=True)
@@ -82,6 +84,12 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("exec_type", lambda row: row.exec_type),
 )
 """The table's columns: the title of each, and what it shows of a row."""
+
+TYPES: tuple[str, Callable[[Row], str]] = ("types", lambda row: row.types)
+"""A column more where something ran in another type than float32."""
+
+PLAIN = ("", "float32")
+"""The types of a row that needs no such column."""
 
 NUMBERS = ("#", "real µs", "cpu µs")
 """The columns that are aligned to the right."""
@@ -158,7 +166,7 @@ class Profile:
             start = span.start_us
             for row in span.rows:
                 if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
-                    args = {"op": row.layer_type, "exec_type": row.exec_type, "cpu_us": row.cpu_us}
+                    args = {"op": row.layer_type, "exec_type": row.exec_type, "types": row.types, "cpu_us": row.cpu_us}
                     events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
                     start += row.real_us
         return events
@@ -171,11 +179,12 @@ class Profile:
         caption = f"total: {self.total_us:,.0f} µs of {self.elapsed_us:,.0f} µs on the clock"
         calls = "" if self.calls == 1 else f", median of {self.calls} calls"
         table = Table(title=Text(f"{self.model} ({self.inputs}){calls}"), caption=caption)
-        for title, _ in COLUMNS:
+        columns = COLUMNS if all(row.types in PLAIN for row in self.listed) else (*COLUMNS, TYPES)
+        for title, _ in columns:
             table.add_column(title, justify="right" if title in NUMBERS else "left", overflow="fold")
         rows = self.listed if slowest is None else sorted(self.listed, key=lambda row: -row.real_us)[:slowest]
         for row in rows:
-            table.add_row(*(Text(shortened(cell(row))) for _, cell in COLUMNS))
+            table.add_row(*(Text(shortened(cell(row))) for _, cell in columns))
         return table
 
     def __rich__(self) -> Table:
@@ -191,6 +200,7 @@ class Profile:
         lines = [
             f"{row.subgraph}: {row.index}. {row.node}: {row.status} layer_type: {row.layer_type} real: {row.real_us:.0f} "
             f"cpu: {row.cpu_us:.0f} device: {row.device} exec_type: {row.exec_type}"
+            + ("" if row.types in PLAIN else f" types: {row.types}")
             for row in self.listed
         ]
         return "\n".join([*lines, f"total: {self.total_us:.0f} microseconds"])
@@ -284,6 +294,6 @@ def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float,
     gone = [node for node in unit.body.nodes if node.is_op and node.name not in mentioned]
     listed = [*device_rows, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]
     return tuple(
-        Row(name, i, row.node, row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type)
+        Row(name, i, row.node, row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type, row.types)
         for i, row in enumerate(listed, 1)
     )

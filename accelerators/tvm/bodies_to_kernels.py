@@ -13,6 +13,7 @@ from accelerators.errors import CompileError
 from accelerators.interface.compile_story import KernelWork
 from accelerators.tvm.bodies.blocked import origins_of
 from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.element_types import element_types, why_wide
 from accelerators.tvm.bodies.lifting import Lifted, store_own_weights
 from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.workers import Workers
@@ -68,7 +69,10 @@ def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) ->
         body, lowered = bodies[step.call], built[calls[step.call]][1].lowered
         layer = "+".join(str(node.op) for node in body.ops)
         schedule = lowered.schedules[step.symbol]
-        launches.append(Launch(step.call, step.symbol, step.runs, schedule, _ops(calls[step.call]), layer))
+        call = calls[step.call]
+        assert call.subgraph is not None
+        words = element_types(body), why_wide(call.subgraph)
+        launches.append(Launch(step.call, step.symbol, step.runs, schedule, _ops(call), layer, *words))
         origins.append(Origin(body, built[calls[step.call]][1], step.symbol))
     return launches, origins
 

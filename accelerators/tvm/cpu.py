@@ -46,7 +46,8 @@ class CpuAccelerator(TvmAccelerator):
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Signals of any length as images; taps that meet only padding left out; recurrent layers in two; integers where a model
         is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked layouts where convolutions
-        are; numbers of two bytes where they are asked for."""
+        are; numbers of two bytes where they are asked for; tables that are multiplied by, once."""
+        from accelerators.tvm.bodies.element_types import with_reasons
         from accelerators.tvm.layouts.blocking import block
         from accelerators.tvm.layouts.folding import fold_scales
         from accelerators.tvm.layouts.kept_weights import pack_weights
@@ -54,19 +55,21 @@ class CpuAccelerator(TvmAccelerator):
         from accelerators.tvm.layouts.quantized_notes import quantized_notes
         from accelerators.tvm.layouts.quantizing import quantize
         from accelerators.tvm.layouts.recurring import project_inputs
+        from accelerators.tvm.layouts.shared_tables import share_tables
         from accelerators.tvm.layouts.signals import as_images
 
         given = project_inputs(drop_outer_taps(as_images(graph)))
         packed = pack_weights(quantize(given, machine), machine)
-        quantized = quantized_notes(given, packed, machine.instruction("int8"))
-        held = super().lay_out(packed, machine)
+        quantized, wide = quantized_notes(given, packed, machine.instruction("int8"))
+        held = super().lay_out(with_reasons(packed, wide), machine)
         laid_out, dtype = block(fold_scales(held), machine), self.precision(machine)
         if dtype == "float32":
             asked = self._config["PRECISION"]
             note = f"PRECISION {asked}: float32, since this processor multiplies nothing narrower faster"
             notes = (*quantized, note) if asked == FAST else quantized
-            return laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
-        return narrowed(laid_out, dtype, machine, machine.instruction(dtype), tuple(quantized))
+            noted = laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
+            return share_tables(noted, machine)
+        return share_tables(narrowed(laid_out, dtype, machine, machine.instruction(dtype), quantized), machine)
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""

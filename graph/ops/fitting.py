@@ -41,10 +41,15 @@ def fits(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 
 
 def require_fits(node: Node) -> None:
-    """TypeMismatch if the known sizes of the node's inputs do not go together."""
+    """TypeMismatch if the known sizes of the node's inputs do not go together, or integers and zero points are of two types."""
     cause = misfit(node, map(shape_of, node.inputs)) if has_fits(node) else None
     if cause is not None:
         raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Correct the sizes of its inputs")
+    if node.op == "DequantizeLinear" and not node.domain and len(node.inputs) > 2:
+        whole, point = (getattr(entry and entry.type, "dtype", None) for entry in (node.inputs[0], node.inputs[2]))
+        if whole and point and whole != point:
+            cause = f"its integers are {whole} and its zero points {point}"
+            raise TypeMismatch(cause, where=f"node {node.name!r} ({node.op})", remedy="Give zero points of the integers' type")
 
 
 def misfit(node: Node, shapes: Iterable[Shape]) -> str | None:

@@ -6,10 +6,12 @@ decide the exit status: 1 where one is too far off, or only one side has it. Of 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import attrs
 
 import partita as pt
+from accelerators.running.profile import PLAIN
 from graph.words import counted
 from partita.by_layer import Layer, Side, compare_layers, compare_outputs
 from partita.cli import exits
@@ -74,8 +76,9 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output) and not lone
     data = {"ok": good, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers], "lone": lone}
     screen.write_json(data)
-    columns = ("value", "op", "largest error", "relative", "cosine", "")
-    rows = [_row(layer, arguments.tolerance) for layer in layers]
+    shown = [i for i in (0, 1) if any(layer.types[i] not in PLAIN for layer in layers)]
+    columns = ("value", "op", "largest error", "relative", "cosine", *(("kernel of A", "kernel of B")[i] for i in shown), "")
+    rows = [_row(layer, arguments.tolerance, shown) for layer in layers]
     title = f"{model.graph.name} against {other.graph.name}: {counted(len(layers), 'value')} of the same name"
     screen.show(table(title, columns, rows, right=columns[2:5]))
     if not any(layer.is_output for layer in layers):
@@ -93,10 +96,11 @@ def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(arguments), **own, "devices": devices, "config": settings})
 
 
-def _row(layer: Layer, tolerance: float) -> tuple[str, ...]:
+def _row(layer: Layer, tolerance: float, shown: Sequence[int]) -> tuple[str, ...]:
+    """The types of a side's kernels are shown where one of them is not all float32."""
     verdict = "" if not layer.is_output else "ok" if layer.relative <= tolerance else f"output, more than {tolerance:g}"
     numbers = f"{layer.absolute:.3g}", f"{layer.relative:.2g}", f"{layer.cosine:.6f}"
-    return layer.name, layer.op, *numbers, verdict
+    return layer.name, layer.op, *numbers, *(layer.types[i] for i in shown), verdict
 
 
 def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, arguments: argparse.Namespace) -> None:

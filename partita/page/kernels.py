@@ -6,6 +6,7 @@ from typing import Any
 
 from accelerators import CompiledModel
 from accelerators.interface.compile_story import KernelWork
+from accelerators.running.profile import PLAIN
 from partita.page.boxes import Boxes
 from partita.page.scene import Item
 from partita.page.sections import children
@@ -37,6 +38,8 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
         for i, k in sorted(kernel_of.items()):
             members.setdefault(k, []).append(i)
         for k, ops in members.items():
+            for i in ops:
+                boxes.items[i].details += _precision(kernels[k])
             if len(ops) > 1:
                 _enclose(boxes, box, kernels[k], ops, work.get(kernels[k].name))
 
@@ -52,7 +55,14 @@ def _sources(boxes: Boxes) -> dict[int, set[int]]:
 def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int], work: KernelWork | None) -> None:
     shown = [boxes.items[i].label for i in ops if boxes.items[i].name in kernel.nodes]
     what = "+".join(shown[:4]) + ("+…" if len(shown) > 4 else "")
-    details = (f"schedule {kernel.schedule}", *([] if work is None else [f"compiled: {work.cost}"]))
+    cost = () if work is None else (f"compiled: {work.cost}",)
+    details = (f"schedule {kernel.schedule}", *_precision(kernel), *cost)
     boxes.items.append(Item("kernel", kernel.symbol, what, call, boxes.items[call].owner, details))
     for i in ops:
         boxes.items[i].parent = len(boxes.items) - 1
+
+
+def _precision(kernel: Any) -> tuple[str, ...]:
+    """What the kernel reads and stores, where that is not all float32, and why it does not compute in less."""
+    types, why = getattr(kernel, "types", ""), getattr(kernel, "why_wide", "")
+    return (*(() if types in PLAIN else (f"its kernel: {types}",)), *((f"in float32, since {why}",) if why else ()))

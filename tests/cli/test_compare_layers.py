@@ -131,3 +131,15 @@ def test_an_output_that_only_one_side_has_is_a_difference(partita: Command) -> N
     done = partita("compare more.onnx model.onnx --devices reference")
     assert done.status == 1
     assert "only one side has 1 output: inner" in done.err
+
+
+def test_layers_say_what_their_kernels_read_and_store(partita: Command) -> None:
+    pytest.importorskip("tvm")
+    x, eye = pt.variable("x", "float32", (4, 32)), pt.constant(np.eye(32, dtype=np.float32))
+    first = pt.op("MatMul", x, eye, name="first")
+    pt.save(pt.Graph([pt.op("MatMul", first, eye, name="second")], [x]), "layers.onnx")
+    done = partita("compare layers.onnx --devices cpu --config PRECISION=bf16 --other-devices reference --tolerance 0.02 --json")
+    types = {layer["name"]: layer["types"] for layer in done.json["layers"]}
+    assert types["first"][0].startswith("bfloat16") and types["second"] == ["bfloat16 -> float32", ""]
+    shown = partita("compare layers.onnx --devices cpu --config PRECISION=bf16 --other-devices reference --tolerance 0.02").out
+    assert "kernel of A" in shown and "kernel of B" not in shown

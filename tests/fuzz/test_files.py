@@ -39,7 +39,8 @@ def test_files_made_wrong(name: str, campaign: Campaign) -> None:
     before = len(campaign.tally.findings)
     campaign.try_seeds(name, 1000, FEW.get(name, 80))
     assert campaign.tally.findings[before:] == []
-    assert campaign.tally.read[name] > 0, "some damage does not matter; here nothing was read at all"
+    if name != "code":  # Of machine code only what was not changed at all is read, which chance decides.
+        assert campaign.tally.read[name] > 0, "some damage does not matter; here nothing was read at all"
 
 
 def test_a_seed_makes_the_same_file_again() -> None:

@@ -124,6 +124,16 @@ def test_a_scale_for_each_block() -> None:
         pt.compile(pt.Graph([pt.op("DequantizeLinear", x, scale, axis=1, block_size=2, name="y")]), "reference")
 
 
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_zero_point_of_another_type_than_its_integers(device: str) -> None:
+    """The device `cpu` took it for one of theirs."""
+    stored, point = pt.constant(np.ones((4, 3), np.int8)), pt.constant(np.full(3, 200, np.uint8))
+    weight = pt.op("DequantizeLinear", stored, pt.constant(np.ones(3, np.float32)), point, name="weight")
+    product = pt.op("MatMul", pt.variable("x", "float32", (2, 4)), weight)
+    with pytest.raises(pt.PartitaError, match="'weight' [(]DequantizeLinear[)].*its integers are int8 and its zero points uint8"):
+        pt.compile(pt.Graph([product]), device)
+
+
 def test_a_row_beyond_a_quantized_table() -> None:
     pytest.importorskip("onnxruntime")
     table, indices = pt.constant(np.zeros((4, 16), np.uint8)), pt.variable("indices", "int64", ("n",))

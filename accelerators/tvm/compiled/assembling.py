@@ -282,30 +282,36 @@ class _Evaluating:
 
 
 def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tuple[Body, Built]]) -> None:
-    """Replace the weights of each body by what its kernel wants, several at a time.
+    """Replace the weights of each body by what its kernel wants, several at a time. Kernels that want the same of one array share
+    it.
 
     Packed weights are put into their final memory at once, and the array that each was made of is freed then if nobody else holds
     it: there is never a second copy of more than a few.
     """
+    wanted: dict[Any, list[tuple[list[Array], int]]] = {}
+    for node, (body, built) in bodies.items():
+        for i, read in enumerate(body.graph.inputs[body.values :]):
+            pack = built.lowered.packs.get(body.values + i)
+            wanted.setdefault((id(weights[node][i]), element_of(read[0]), pack), []).append((weights[node], i))
     with ThreadPoolExecutor(usable_cores()) as pool:
         packing = [
-            pool.submit(
-                copy_context().run, _pack, weights[node], i, element_of(read[0]), built.lowered.packs.get(body.values + i)
-            )
-            for node, (body, built) in bodies.items()
-            for i, read in enumerate(body.graph.inputs[body.values :])
+            pool.submit(copy_context().run, _pack, equal, dtype, pack) for (_, dtype, pack), equal in wanted.items()
         ]
         for done in packing:
             done.result()
 
 
-def _pack(arrays: list[Array], position: int, dtype: str, pack: Any) -> None:
-    """Replace one array of the list."""
-    stored = arrays[position] if isinstance(pack, GradualPack) else as_stored(arrays[position], dtype)
+def _pack(equal: Sequence[tuple[list[Array], int]], dtype: str, pack: Any) -> None:
+    """Replace the one array that stands at these positions of lists."""
+    first, position = equal[0]
+    array = first[position]
+    stored = array if isinstance(pack, GradualPack) else as_stored(array, dtype)
     if pack is not None:
-        arrays[position] = _packed(stored, pack, stored is not arrays[position])
-    elif stored is not arrays[position] or has_own_memory(stored):
-        arrays[position] = held_once(stored, is_ours=True)
+        stored = _packed(stored, pack, stored is not array)
+    elif stored is not array or has_own_memory(stored):
+        stored = held_once(stored, is_ours=True)
+    for arrays, i in equal:
+        arrays[i] = stored
 
 
 def _packed(array: Array, pack: Any, is_ours: bool) -> Array:

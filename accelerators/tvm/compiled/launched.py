@@ -129,7 +129,7 @@ class CompiledOpenCl(CompiledTvm):
         rows = []
         for number, launch in enumerate(self.launches):
             name, spent = launch.nodes[0], times.get(number, 0.0)
-            rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs))
+            rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs, launch.types))
         return rows
 
     def export(self) -> bytes:

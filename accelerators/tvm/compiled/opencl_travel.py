@@ -66,7 +66,7 @@ def read(
     own, late = weights[: len(weights) - constants], iter(weights[len(weights) - constants :])
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in words["outputs"])
     try:
-        steps, launches = _step_list(words), [Launch(*_launch(row)) for row in words["launches"]]
+        steps, launches = _step_list(words), [Launch.of(row) for row in words["launches"]]
     except (TypeError, ValueError, KeyError, IndexError):
         cause = "its list of launches is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
@@ -97,11 +97,6 @@ def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, 
         return words, binaries
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise AcceleratorError(f"this is no subgraph compiled for OpenCL: {error}", where=where) from None
-
-
-def _launch(row: Sequence[Any]) -> tuple[Any, ...]:
-    call, symbol, runs, schedule, nodes, layer = row
-    return call, symbol, runs, schedule, tuple(nodes), layer
 
 
 def _step_list(words: Mapping[str, Any]) -> StepList:

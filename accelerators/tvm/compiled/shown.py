@@ -37,6 +37,10 @@ class Kernel:
     """The ops that it computes."""
     schedule: str
     """The kernel of ours, or the rule, that made its loops."""
+    types: str
+    """The element types of what it reads and stores: "bfloat16 -> float32"; one alone where all are the same."""
+    why_wide: str
+    """Why it computes in float32, where less was asked for; else empty."""
     machine: Machine
     """The target that it was compiled for."""
     _origin: Callable[[], Origin]

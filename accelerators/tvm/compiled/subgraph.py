@@ -64,6 +64,16 @@ class Launch:
     """The ops that it computes, by name."""
     layer_type: str
     """The op types of these ops, as a profile shows them."""
+    types: str = ""
+    """The element types of what it reads and stores; empty in a package of an earlier version."""
+    why_wide: str = ""
+    """Why it computes in float32, where less was asked for."""
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Launch:
+        """The launch out of a package; TypeError or ValueError for what is none."""
+        call, symbol, runs, schedule, nodes, layer, *words = row
+        return cls(call, symbol, runs, schedule, tuple(nodes), layer, *map(str, words))
 
 
 class CompiledTvm(CompiledSubgraph):
@@ -172,7 +182,10 @@ class CompiledTvm(CompiledSubgraph):
         """
         machine = self.runs_on.machine
         return [
-            Kernel(launch.call, launch.symbol, launch.nodes, launch.schedule, machine, partial(self._origin, i))
+            Kernel(
+                launch.call, launch.symbol, launch.nodes, launch.schedule, launch.types, launch.why_wide, machine,
+                partial(self._origin, i),
+            )
             for i, launch in enumerate(self.launches)
         ]
 
@@ -233,7 +246,7 @@ class CompiledTvm(CompiledSubgraph):
 
     def _row(self, position: int, real: int, cpu: int) -> ProfileRow:
         launch = self.launches[position]
-        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.runs)
+        return ProfileRow(launch.nodes[0], launch.layer_type, "EXECUTED", real / 1e3, cpu / 1e3, launch.runs, launch.types)
 
     def export(self) -> bytes:
         """The code without the weights."""

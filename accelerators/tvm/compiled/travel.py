@@ -109,9 +109,7 @@ def read(
 
 def _launches(rows: Sequence[Any], where: str) -> list[Launch]:
     try:
-        return [
-            Launch(call, symbol, runs, schedule, tuple(nodes), layer) for call, symbol, runs, schedule, nodes, layer in rows
-        ]
+        return [Launch.of(row) for row in rows]
     except (TypeError, ValueError):
         cause = "its list of kernels is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None

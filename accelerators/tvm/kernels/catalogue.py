@@ -15,7 +15,7 @@ from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.indices import INDICES, OUTSIDE
 from accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from accelerators.tvm.bodies.packed import PRODUCT, ROWS
+from accelerators.tvm.bodies.packed import PANEL_ROWS, PRODUCT, ROWS
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.bodies.recurrent import GATES
@@ -29,6 +29,7 @@ from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.language import narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
+from accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
 from accelerators.tvm.kernels.matmul.packed_product import packed_product
 from accelerators.tvm.kernels.matmul.product import product
 from accelerators.tvm.kernels.matmul.thin import thin
@@ -38,6 +39,7 @@ from accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
 from accelerators.tvm.kernels.moves.gather import gather
 from accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
+from accelerators.tvm.kernels.moves.panel_rows import panel_rows
 from accelerators.tvm.kernels.moves.scatter import scatter
 from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
@@ -52,8 +54,11 @@ from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from accelerators.tvm.kernels.rows.any_axes import reduction
 from accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
+from accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
+from accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, SOFTMAXES
+from accelerators.tvm.kernels.rows.running_sums import running_sums
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.instructions import narrowing_of
 from accelerators.tvm.kernels.shared.reducers import REDUCERS
@@ -100,6 +105,9 @@ def _entry(
     return Entry(draft, named, machines)
 
 
+ROW_OPS = sorted((*NORMS, *SOFTMAXES, *ALONE))
+"""What row programs are made around."""
+
 CATALOGUE = (
     _entry(attention, "Softmax"),
     _entry(cached_attention, CACHED, CACHE),
@@ -107,16 +115,13 @@ CATALOGUE = (
     _entry(convolution, "Conv"),
     _entry(gemm, "MatMul Gemm"),
     _entry(product, "MatMul"),
-    _entry(
-        row_program,
-        "LayerNormalization RMSNormalization Softmax LogSoftmax GlobalAveragePool GlobalMaxPool "
-        "ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2",
-    ),
+    _entry(row_program, " ".join(ROW_OPS)),
     _entry(reduction, " ".join(REDUCERS)),
     _entry(thin, "MatMul Gemm"),
     _entry(dynamic_bytes, "DynamicQuantizeLinear"),
     _entry(packed_product, PRODUCT, PACKED),
     _entry(packed_rows, ROWS, PACKED),
+    _entry(panel_rows, PANEL_ROWS, PACKED),
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(pair_product, "MatMul", QUANTIZED),
@@ -142,13 +147,16 @@ CATALOGUE = (
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),
+    _entry(gpu_value_product, "MatMul", machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
+    _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
     _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
     _entry(plain_pool, "MaxPool AveragePool LpPool"),
-    _entry(position_of_extreme, "ArgMax ArgMin"),
+    _entry(position_of_extreme, "ArgMax ArgMin", machines="loops"),
     _entry(one_at_the_largest, "Hardmax", machines="loops"),
+    _entry(running_sums, "CumSum"),
     _entry(copies, " ".join(sorted(COPIES))),
     _entry(gather, "Gather GatherElements GatherND", machines="loops"),
     _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),

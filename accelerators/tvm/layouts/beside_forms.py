@@ -11,6 +11,7 @@ from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.scales import Scaling
+from accelerators.tvm.sizes.extent import Extent
 from graph.build import constant
 from graph.graph import Graph
 from graph.names import unique
@@ -109,8 +110,8 @@ class Sides:
         moving = [d for d in perm if before[d] != 1]
         metadata = {ORIGIN: "\n".join(origins_of(origin))}
         if moving == sorted(moving):
-            sizes = self.new_constant(np.array(shape, np.int64), f"{name}_shape")
-            node = Node(name, "Reshape", (entry, sizes), output_names=(name,), output_types=(value_type,), metadata=metadata)
+            inputs = (entry, *self.sizes(shape, f"{name}_shape"))
+            node = Node(name, "Reshape", inputs, output_names=(name,), output_types=(value_type,), metadata=metadata)
         else:
             node = Node(name, "Transpose", (entry,), frozen_attrs({"perm": perm}), (name,), (value_type,), metadata=metadata)
         return self.rewriter.keep(node)
@@ -142,6 +143,12 @@ class Sides:
     def new_constant(self, array: Array, name: str) -> NodeEntry:
         """A constant that the old graph has not."""
         return self.rewriter.keep(constant(array, self.name(name)))[0]
+
+    def sizes(self, shape: tuple[int, ...], name: str) -> tuple[NodeEntry, ...]:
+        """The constant that a Reshape to these sizes reads; none where sizes are not known, which its type says then."""
+        if any(isinstance(size, Extent) for size in shape):
+            return ()
+        return (self.new_constant(np.array(shape, np.int64), name),)
 
     def name(self, wanted: str) -> str:
         """The name, made unique."""

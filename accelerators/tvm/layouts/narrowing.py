@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
+from accelerators.tvm.bodies.element_types import WIDE
 from accelerators.tvm.bodies.stored import LATER, as_stored
 from accelerators.tvm.kernels.shared.numbers import HALVES
 from accelerators.tvm.kernels.shared.shapes import float32_shape
@@ -225,14 +226,17 @@ class _Narrowing:
     def _keep_wide(self, node: Node, reason: str) -> None:
         """The op as it was, on float32."""
         narrow = [entry for entry in node.reads if entry in self.made]
-        if narrow or any(float32_shape(entry) is not None for entry in node.outputs):
+        is_told = bool(narrow) or any(float32_shape(entry) is not None for entry in node.outputs)
+        if is_told:
             self.wide += [(name, reason) for name in origins_of(node)]
         swapped = {entry: self._float32(entry) for entry in (*narrow, *(e for e in node.captures if e in self.made))}
         inputs = tuple(None if entry is None else swapped.get(entry) or self.rewriter.value(entry) for entry in node.inputs)
         captures = tuple(swapped.get(entry) or self.rewriter.value(entry) for entry in node.captures)
-        changed = inputs != node.inputs or captures != node.captures
+        changes: dict[str, Any] = {"metadata": {**node.metadata, WIDE: reason}} if is_told else {}
+        if inputs != node.inputs or captures != node.captures:
+            changes |= {"inputs": inputs, "captures": captures}
         rebuilt = self.rewriter.rebuilt(node)
-        self.rewriter.keep(node, rebuilt.evolve(inputs=inputs, captures=captures) if changed else rebuilt)
+        self.rewriter.keep(node, rebuilt.evolve(**changes) if changes else rebuilt)
 
     def _float32(self, entry: NodeEntry) -> NodeEntry:
         """The value in float32."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
@@ -80,14 +82,14 @@ def response(walk: Walk, node: Node) -> bool | None:
     if source not in walk.sides.beside or len(shape) != 4 or shape[1] % walk.lanes:
         return None
     batch, channels, *sizes = shape
-    pixels = batch * int(np.prod(sizes))
+    pixels = batch * math.prod(sizes)
     blocked = (pixels, channels // walk.lanes, 1, walk.lanes)
-    given = walk.sides.beside[source].entry, walk.sizes(node, blocked)
+    given = walk.sides.beside[source].entry, *walk.sizes(node, blocked)
     read = walk.helper(node, "Reshape", given, blocked, {}, "float32")
     attributes = {**node.attrs, "channels": channels}
     response = walk.helper(node, "LRN", (read,), blocked, attributes, "float32", BLOCKED)
     back = walk.sizes(node, (batch, *sizes, channels))
-    walk.sides.keep(node, node.evolve(op="Reshape", inputs=(response, back), attrs=frozen_attrs({})), True)
+    walk.sides.keep(node, node.evolve(op="Reshape", inputs=(response, *back), attrs=frozen_attrs({})), True)
     return True
 
 

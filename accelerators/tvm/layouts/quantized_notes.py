@@ -18,24 +18,25 @@ WHOLE = frozenset(("MatMulInteger", "ConvInteger"))
 """Those whose inputs are integers themselves."""
 
 
-def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[str, ...]:
-    """The lines of the report for a graph and what was made of it; none where no product reads quantized values. Where some are
-    computed in integers, those that read nothing quantized are listed too. Linear."""
+def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The lines of the report for a graph and what was made of it, and why products are computed in float32, by their names;
+    nothing where no product reads quantized values. Where some are computed in integers, those that read nothing quantized are
+    among them too. Linear."""
     everything = [node for node in before.nodes if node.op in PRODUCTS and not node.domain]
     products = [node for node in everything if _is_quantized(node)]
     if not products:
-        return ()
+        return (), {}
     packed = {node.name for node in after.nodes if node.domain == PACKED}
     plain = {node.name for node in after.nodes if node.op in PRODUCTS and not node.domain}
     whole = [node for node in products if node.name not in plain and node.name not in packed]
+    wide = {node.name: _reason(node) for node in (everything if whole else products) if node.name in plain}
     by_reason: dict[str, list[str]] = {}
-    for node in everything if whole else products:
-        if node.name in plain:
-            by_reason.setdefault(_reason(node), []).append(node.name)
+    for name, reason in wide.items():
+        by_reason.setdefault(reason, []).append(name)
     notes = [f"{counted(len(whole), 'product')} in integers, by {used if used is not None else 'portable code'}"] if whole else []
     stored = sum(node.name in packed for node in products)
     notes += [f"{counted(stored, 'product')} by weights that stay as they are stored"] if stored else []
-    return (*notes, *(f"in float32, since {reason}: {listed(names)}" for reason, names in by_reason.items()))
+    return (*notes, *(f"in float32, since {reason}: {listed(names)}" for reason, names in by_reason.items())), wide
 
 
 def _is_quantized(node: Node) -> bool:

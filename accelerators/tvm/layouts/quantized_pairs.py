@@ -9,6 +9,7 @@ from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.dividing import divide
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
 
@@ -68,13 +69,15 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
 
 
 def _is_taken(left: NodeEntry | None, right: NodeEntry | None) -> bool:
-    """Are both matrices, or several, and the sums not longer than 32 bits hold?
+    """Are both matrices, or several, of known rows and columns, and the sums not longer than 32 bits hold?
 
     A constant of one number is no matrix: a kernel has it in its text."""
     if any(entry is not None and entry.node.value is not None and entry.node.value.size == 1 for entry in (left, right)):
         return False
     shapes = [any_shape(entry) for entry in (left, right)]
-    return all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
+    are_known = [shape is not None and not any(isinstance(size, Extent) for size in shape[-2:]) for shape in shapes]
+    is_matrix = all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes)
+    return is_matrix and all(are_known) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
 
 
 def _product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -59,9 +60,9 @@ def repeated(walk: Walk, node: Node, read: NodeEntry, times: int) -> NodeEntry:
     """The bytes with each channel so many times beside itself: for as many results of it."""
     *sizes, channels = any_shape(read) or ()
     apart, spread, whole = (*sizes, channels, 1), (*sizes, channels, times), (*sizes, channels * times)
-    single = walk.helper(node, "Reshape", (read, walk.sizes(node, apart)), apart, {}, "uint8")
-    several = walk.helper(node, "Expand", (single, walk.sizes(node, spread)), spread, {}, "uint8")
-    return walk.helper(node, "Reshape", (several, walk.sizes(node, whole)), whole, {}, "uint8")
+    single = walk.helper(node, "Reshape", (read, *walk.sizes(node, apart)), apart, {}, "uint8")
+    several = walk.helper(node, "Expand", (single, *walk.sizes(node, spread)), spread, {}, "uint8")
+    return walk.helper(node, "Reshape", (several, *walk.sizes(node, whole)), whole, {}, "uint8")
 
 
 def matrices(walk: Walk, node: Node) -> bool | None:
@@ -77,7 +78,7 @@ def matrices(walk: Walk, node: Node) -> bool | None:
         return None
     matrix = array if turned else array.T
     outs, depth = matrix.shape
-    rows = int(np.prod(shape[:-1], dtype=int))
+    rows = math.prod(shape[:-1])
     walk.sides.need_plain(source)
     read = walk.sides.unsigned(source, False)
     return _product(walk, node, scaling, read, matrix.reshape(outs, depth, 1, 1), scales, _geometry(rows, outs, depth), False)
@@ -101,7 +102,7 @@ def whole_product(walk: Walk, node: Node) -> bool | None:
     new = walk.sides.new_constant
     matrix = weight.T.reshape(outs, -1, 1, 1)
     inputs = (read, new(matrix, f"{name}_weight"), new(beginning.astype(np.int32), f"{name}_beginning"))
-    geometry = {**_geometry(int(np.prod(shape[:-1], dtype=int)), *matrix.shape[:2]), "zero": 0}
+    geometry = {**_geometry(math.prod(shape[:-1]), *matrix.shape[:2]), "zero": 0}
     product = node.evolve(op="Product", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(geometry))
     if known is not None:
         walk.sides.keep(node, product, False)

@@ -111,9 +111,9 @@ class Walk:
         """The constants that hold a single scale and its zero point."""
         return [self.operand(node, np.asarray(array), 0) for array in (scaling.scale, scaling.point)]
 
-    def sizes(self, node: Node, sizes: tuple[int, ...]) -> NodeEntry:
-        """The constant that a Reshape reads."""
-        return self.sides.new_constant(np.array(sizes, np.int64), f"{node.name}_shape")
+    def sizes(self, node: Node, sizes: tuple[int, ...]) -> tuple[NodeEntry, ...]:
+        """What a Reshape for the sake of the node reads beside its value."""
+        return self.sides.sizes(sizes, f"{node.name}_shape")
 
     def helper(
         self,

@@ -9,8 +9,9 @@ import numpy as np
 
 from accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
 from accelerators.tvm.kernels.shared.shapes import any_shape
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.node import Node, NodeEntry
-from graph.types import Array, TensorType, numpy_dtype
+from graph.types import Array, numpy_dtype
 
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""
@@ -66,8 +67,7 @@ def scaling_of(node: Node, integers: Collection[str] = STORED) -> Scaling | None
     source, scale = node.inputs[0], node.inputs[1]
     whole, number = (node[0], source) if node.op == "QuantizeLinear" else (source, node[0])
     types = [entry.type if entry is not None else None for entry in (whole, number)]
-    is_static = all(isinstance(value_type, TensorType) and value_type.is_static for value_type in types)
-    if not is_static or scale is None or scale.node.value is None:
+    if any(sizes_of(value_type) is None for value_type in types) or scale is None or scale.node.value is None:
         return None
     stored, computed = (value_type.dtype for value_type in types)  # type: ignore[union-attr]
     wide = node.op == "DequantizeLinear" and stored == "int32"

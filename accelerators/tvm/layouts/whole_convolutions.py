@@ -104,7 +104,7 @@ def _moved_point(walk: Walk, node: Node, point: NodeEntry, moved: int) -> NodeEn
     walk.sides.need_plain(point)
     number = walk.helper(node, "Cast", (walk.rewriter.value(point),), any_shape(point) or (), {"to": INT32})
     if any_shape(point):
-        number = walk.helper(node, "Reshape", (number, walk.sizes(node, ())), (), {})
+        number = walk.helper(node, "Reshape", (number, *walk.sizes(node, ())), (), {})
     if not moved:
         return number
     return walk.helper(node, "Add", (number, walk.sides.new_constant(np.array(moved, np.int32), f"{node.name}_moved")), (), {})

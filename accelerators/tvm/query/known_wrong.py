@@ -64,6 +64,12 @@ def _other_sizes(node: Node) -> bool:
     return any(a != b for d, (a, b) in enumerate(zip(shapes[0], shapes[1], strict=True)) if d != axis)
 
 
+def _has_fractions(node: Node) -> bool:
+    """Is it a product of whole numbers whose factors are not whole?"""
+    factors = [float(node.attrs.get(name, 1.0)) for name in ("alpha", "beta")]
+    return "int" in _dtype(node) and not all(factor.is_integer() for factor in factors)
+
+
 def _is_written_out(node: Node) -> bool:
     """Is it a Range of constants with more numbers than a constant may have?"""
     value_type = node.output_types[0]
@@ -83,6 +89,7 @@ RULES = (
     Rule("BatchNormalization", _set("training_mode", 1),
          "TVM's importer computes training-mode batch norm as if it were inference"),
     Rule("BitShift", lambda n: _dtype(n).startswith("int"), "TVM shifts by negative or too large counts as the processor does"),
+    Rule("Gemm", _has_fractions, "TVM's importer makes the factors of Gemm whole where numbers are"),
     Rule("MeanVarianceNormalization", lambda n: True, "TVM divides by the deviation alone, which is zero for equal numbers"),
     *[Rule(op, _drops_nan, f"TVM's {op} passes over NaN") for op in ("GlobalMaxPool", "Hardmax")],
     Rule("TopK", lambda n: _dtype(n) not in SORTED, "TVM's TopK has no order for NaN, and does not take every element type"),

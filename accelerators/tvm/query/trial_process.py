@@ -130,7 +130,7 @@ def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
             text=True,
             env=environment,
             pass_fds=[watched],
-            start_new_session=True,  # Ctrl-C is for the parent, which ends the child itself.
+            process_group=0,  # Ctrl-C is for the parent, which ends the child itself; its priority counts only in its session.
         )
     except OSError:
         os.close(alive)

@@ -107,7 +107,7 @@ def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
     if factors is None or factors.size != len(data):
         raise CompileError("Resize by factors that are not constant has no rule for any size")
     listed = factors.tolist()
-    if listed.count(1) < 2 and any(isinstance(size, Extent) for size in data):
+    if listed.count(1) < min(2, len(listed) - 1) and any(isinstance(size, Extent) for size in data):
         raise CompileError(f"Resize of {list(data)} by {listed}")
     return (tuple([_scaled(size, factor) for size, factor in zip(data, listed, strict=True)]),)
 
@@ -132,9 +132,16 @@ def _space_to_depth(reading: Reading, node: Node) -> Sequence[Sizes]:
     return ((data[0], data[1] * (side * side), data[2] // side, data[3] // side),)
 
 
+def _sampled(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, grid = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
+    return ((*data[:2], *grid[1:-1]),)
+
+
 IMAGE_RULES: Mapping[str, Callable[[Reading, Node], Sequence[Sizes]]] = {
-    "AveragePool": _pool, "Conv": _convolution, "ConvTranspose": _transposed, "DepthToSpace": _depth_to_space,
-    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "LpPool": _pool, "MaxPool": _pool, "Resize": _resize,
+    "AveragePool": _pool, "Conv": _convolution, "ConvInteger": _convolution, "ConvTranspose": _transposed,
+    "DepthToSpace": _depth_to_space,
+    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "GridSample": _sampled,
+    "LpPool": _pool, "MaxPool": _pool, "Resize": _resize,
     "SpaceToDepth": _space_to_depth, "Upsample": _resize,
 }
 """The sizes of the outputs, op by op."""

@@ -25,7 +25,7 @@ TO_THE_END = 2**31 - 1
 
 def sizes_made(reading: Reading, node: Node) -> Sequence[Sizes]:
     """The sizes of the node's outputs; CompileError where no rule says them."""
-    rule = _RULES.get(str(node.op)) if not node.domain and not node.bodies else None
+    rule = None if node.bodies else _RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op))
     if rule is None:
         raise CompileError(f"no rule says which sizes {node.domain}{'.' if node.domain else ''}{node.op} makes of any size")
     return rule(reading, node)
@@ -55,11 +55,15 @@ def _same(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 
 def _matmul(reading: Reading, node: Node) -> Sequence[Sizes]:
-    left, right = (reading.sizes(entry) for entry in node.inputs)
+    left, right = (reading.sizes(entry) for entry in node.inputs[:2])
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
         raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
     return ((*broadcast([left[:-2], right[:-2]] if len(left) + len(right) > 4 else [(1,)])[: max(len(left), len(right)) - 2],
              left[-2], right[-1]),)
+
+
+def _dynamically_quantized(reading: Reading, node: Node) -> Sequence[Sizes]:
+    return (reading.sizes(node.inputs[0]), (), ())
 
 
 def _gemm(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -333,11 +337,14 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
     **dict.fromkeys("BatchNormalization CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
     **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "EyeLike"), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
+    "partita.quantized.Weight": _same,
     "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,
-    "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul, "Range": _range,
+    "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul,
+    "MatMulInteger": _matmul, "DynamicQuantizeLinear": _dynamically_quantized, "Range": _range,
     "Pad": _pad, "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
     "Tile": _tile, "TopK": _top, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }

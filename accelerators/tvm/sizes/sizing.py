@@ -13,8 +13,10 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, symbol
+from accelerators.tvm.sizes.gathered_resizes import can_gather, gathered
 from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols, name_of
 from accelerators.tvm.sizes.reading import Reading
+from accelerators.tvm.sizes.volumes import is_sliced, sliced
 from graph.build import constant, variable
 from graph.graph import Graph
 from graph.names import unique
@@ -27,6 +29,9 @@ MOST_INPUTS = 64
 
 SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
 """Ops whose result's type says all that their other inputs do."""
+
+BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
+"""How resizes find positions where a factor says all about them."""
 
 RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
 
@@ -89,7 +94,26 @@ def _sized(graph: Graph, grains: Grains, names: dict[object, Extent]) -> Sized:
         else:
             reading.read(node)
             _hold_to_types(node, reading, names)
+    resized = {node: axes for node in graph.nodes if (axes := _gathered_along(node, reading, graph))}
+    version = graph.opsets.get("", 1)
+    volumes = [node for node in graph.nodes if node.op == "Conv" and is_sliced(node, reading.sizes(node.inputs[0]), version)]
+    if resized or volumes:
+        names.clear()
+        return _sized(gathered(graph, resized) if resized else sliced(graph, volumes), grains, names)
     return _Rewriting(graph, reading).run(tuple(inputs), tuple(grains))
+
+
+def _gathered_along(node: Node, reading: Reading, graph: Graph) -> list[int]:
+    """The dimensions whose size a resize changes, where it is made of gathers: its positions follow from all of an image's size,
+    or from a size that is no multiple of it. None for what has kernels, and what the host computes."""
+    if node in reading.of_sizes or not can_gather(node, graph.opsets.get("", 1)):
+        return []
+    pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))
+    by_factors = node.attrs.get("coordinate_transformation_mode", "half_pixel") in BY_FACTORS
+    has_factors = (len(node.inputs) > 2 and node.inputs[2] is not None) or None not in [_factor(*pair) for pair in pairs]
+    if (by_factors and has_factors) or not any(isinstance(size, Extent) for pair in pairs for size in pair):
+        return []
+    return [d for d, (wanted, size) in enumerate(pairs) if wanted != size]
 
 
 def is_for_any_size(graph: Graph) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from graph.build import CALL_DOMAIN
 from graph.errors import ReadError
+from graph.file_state import file_state
 from graph.graph import Graph
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
@@ -44,12 +45,16 @@ def load_onnx(
     stay calls unless `inline`. `base_dir` is where files of external data lie (by default
     the folder of the path), or a dictionary of their bytes.
     Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
+    path = os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
+    before = None if path is None or shapes or inline or base_dir is not None else file_state(path)
     source = open_source(model, base_dir)
     try:
         with collector_paused():
             graph = _read(source, shapes or {})
     except UnicodeDecodeError:
         raise ReadError("the model is damaged: a name is not UTF-8", where=source.title) from None
+    if before is not None and before == file_state(before.path):
+        graph.keep_file(before)
     if inline:
         from graph.inline import inline_calls
 

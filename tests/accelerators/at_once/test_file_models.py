@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import subprocess
 import sys
@@ -64,6 +65,64 @@ def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -
     assert close_to(model(X), expected)
 
 
+def test_a_graph_of_a_file_answers_before_it_is_compiled(path, expected, late, monkeypatch) -> None:
+    is_begun, compiled = threading.Event(), file_opening._compiled
+    monkeypatch.setattr(file_opening, "_compiled", lambda *args: is_begun.set() or compiled(*args))
+    model = file_opening.opened_graph(pt.load(path), "late", NOW, 1)
+    assert not is_begun.wait(0.05)
+    assert close_to(model(X), expected)
+    assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected)
+
+
+def _placed(graph):
+    graph.nodes[-1].affinity = "late"
+    return graph
+
+
+@pytest.mark.parametrize("other", [
+    _placed,
+    lambda graph: graph.evolve(name="other"),
+    lambda graph: graph.evolve(attrs={"mine": 1}),
+    lambda graph: pt.apply_pass(graph, "InferShape"),
+    copy.deepcopy,
+], ids=["an affinity", "a name", "an attribute", "a pass", "a copy"])
+def test_a_graph_that_is_not_just_what_its_file_holds(path, other) -> None:
+    assert file_opening.opened_graph(other(pt.load(path)), "cpu", NOW, 1) is None
+
+
+def test_a_graph_that_is_changed_once_its_model_answers(path, expected, late) -> None:
+    graph = pt.load(path)
+    model = file_opening.opened_graph(graph, "late", NOW, 1)
+    graph.attrs["mine"], graph.nodes[-1].affinity = 1, "reference"
+    assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected)
+
+
+def test_a_configuration_that_is_changed_once_the_model_answers(path, late) -> None:
+    config = copy.deepcopy(NOW)
+    of_file = file_opening.opened(str(path), "late", config, 1)
+    of_graph = file_opening.opened_graph(pt.load(path), "late", config, 1)
+    config["HETERO"]["START"] = "never"
+    assert of_file.wait(300).properties.devices == of_graph.wait(300).properties.devices == ("late",)
+
+
+@pytest.mark.parametrize("load", [
+    lambda path: pt.load(path, shapes={"x": (1, 3, 6, 6)}),
+    lambda path: pt.load(path, inline=True),
+    lambda path: pt.load(path.read_bytes()),
+], ids=["shapes", "inline", "bytes"])
+def test_a_graph_that_is_not_the_whole_file(path, load) -> None:
+    assert load(path).file is None
+
+
+def test_a_graph_whose_file_was_changed(path) -> None:
+    graph = pt.load(path)
+    assert graph.file is not None and graph.file.path == str(path)
+    path.write_bytes(path.read_bytes() + b"\x1a\x00")
+    assert file_opening.opened_graph(graph, "cpu", NOW, 1) is None
+    path.unlink()
+    assert file_opening.opened_graph(graph, "cpu", NOW, 1) is None
+
+
 def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> None:
     is_made, compiled = threading.Event(), file_opening._compiled
     monkeypatch.setattr(file_opening, "_compiled", lambda *args: is_made.set() or compiled(*args))
@@ -72,6 +131,34 @@ def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> Non
     model(X)
     assert is_made.wait(300)
     model.wait(300)
+
+
+def test_whoever_asks_for_the_future_waits_for_nothing(path, late, expected, monkeypatch) -> None:
+    gate, compiled = threading.Event(), file_opening._compiled
+    monkeypatch.setattr(file_opening, "_compiled", lambda *args: gate.wait(300) and compiled(*args))
+    model = opened(path)
+    ready = model.ready
+    assert not ready.done() and not ready.cancel() and close_to(model(X), expected)
+    gate.set()
+    assert ready.result(300) is model and model.ready.done() and model.properties.devices == ("late",)
+
+
+def test_the_future_of_a_model_that_is_none(path, late) -> None:
+    model = opened(path)
+    path.write_bytes(path.read_bytes() + b"\x1a\x00")
+    with pytest.raises(pt.ReadError, match="the file was changed while it was opened"):
+        model.ready.result(300)
+
+
+@pytest.mark.parametrize("end", [file_model.FileModel.close, lambda model: None], ids=["closed", "gone"])
+def test_the_future_of_a_model_that_ends(path, late, end) -> None:
+    model = opened(path)
+    ready = model._ready
+    end(model)
+    del model
+    gc.collect()
+    with pytest.raises(pt.RunError, match="the model is closed"):
+        ready.result(300)
 
 
 @pytest.mark.parametrize(("given", "message"), [
@@ -91,6 +178,23 @@ def test_what_fits_otherwise_is_the_models_own_answer(path, late, expected) -> N
     assert model(X, out=room)["y"] is room and np.allclose(room, expected, rtol=1e-4, atol=1e-5)
     assert opened(path)(np.zeros((0, 3, 6, 6), np.float32))["y"].shape == (0, 4, 4, 4)
     assert close_to(opened(path)(np.asfortranarray(X)), expected)
+
+
+def test_what_is_interrupted_while_it_compiles_goes_on_from_there(path, expected, late, monkeypatch) -> None:
+    """By Ctrl-C, say; as a forked process does whose parent was compiling."""
+    compiled, begun = file_opening._compiled, []
+
+    def interrupted_once(*args):
+        begun.append(1)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return compiled(*args)
+
+    monkeypatch.setattr(file_opening, "_compiled", interrupted_once)
+    model = opened(path)
+    with pytest.raises(KeyboardInterrupt):
+        model.wait()
+    assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected) and len(begun) == 2
 
 
 def test_a_file_that_is_gone(path, expected, late) -> None:
@@ -215,6 +319,17 @@ assert not heavy & set(sys.modules)
 first = model(np.ones((1, 3, 6, 6), np.float32))["y"]
 """
 
+LOADS = """
+import sys
+import numpy as np, partita as pt
+from accelerators.at_once import file_model
+file_model.HELD_BACK = 1e6
+model = pt.compile(pt.load(sys.argv[1]), "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
+assert type(model) is file_model.FileModel, type(model)
+assert not {"passes", "partition", "accelerators.compiling"} & set(sys.modules)
+model(np.ones((1, 3, 6, 6), np.float32))
+"""
+
 STAYS = ANSWERS + """
 import os
 child = os.fork()
@@ -228,7 +343,9 @@ assert np.allclose(first, model(np.ones((1, 3, 6, 6), np.float32))["y"], rtol=1e
 """
 
 
-@pytest.mark.parametrize("code", [ANSWERS, pytest.param(STAYS, marks=pytest.mark.slow)], ids=["answers", "stays"])
+@pytest.mark.parametrize(
+    "code", [ANSWERS, LOADS, pytest.param(STAYS, marks=pytest.mark.slow)], ids=["answers", "loads", "stays"]
+)
 def test_a_fresh_process(code, path, tmp_path) -> None:
     pytest.importorskip("tvm")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(path), str(tmp_path / "cache")]

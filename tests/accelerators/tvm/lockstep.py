@@ -47,6 +47,22 @@ def run(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
     return [memory[buffer] for buffer in kernel.arguments if buffer.role == "output"]
 
 
+def without_barriers(kernel: Kernel) -> Kernel:
+    """The kernel with its barriers deleted, by which a test shows that their lack is seen."""
+
+    def kept(body: list[s.Statement]) -> None:
+        body[:] = [step for step in body if not (isinstance(step, s.Do) and step.call.intrinsic.name == "barrier")]
+        for step in body:
+            if isinstance(step, s.Loop):
+                kept(step.body)
+            elif isinstance(step, s.When):
+                kept(step.yes)
+                kept(step.no)
+
+    kept(kernel.statements)
+    return kernel
+
+
 def _nest(statements: Sequence[s.Statement]) -> list[s.Loop]:
     """The loops of a launch: blocks along z, y and x, and threads."""
     loops: list[s.Loop] = []
@@ -277,12 +293,16 @@ class _Block:
         if isinstance(value, v.Cast):
             return inner[0].astype(numpy_dtype(value.type.element.name))
         if isinstance(value, v.Bits):
-            return np.ascontiguousarray(inner[0]).view(numpy_dtype(value.type.element.name))
+            bits = np.ascontiguousarray(inner[0]).view(numpy_dtype(value.type.element.name))
+            return bits[..., 0] if value.value.type.lanes > 1 and value.type.lanes == 1 else bits
         if isinstance(value, v.Spread):
             return np.asarray(inner[0])[..., None]
         if isinstance(value, v.Not):
             return ~inner[0]
         assert isinstance(value, e.Call)
+        if value.intrinsic.name in _NEIGHBOURS:
+            assert self.mask.all(), f"{value.intrinsic.name} with some of the threads"
+            return np.broadcast_to(inner[0], (self.threads,))[self.number ^ _NEIGHBOURS[value.intrinsic.name]]
         return _FUNCTIONS[value.intrinsic.name](*inner)
 
     def choice(self, value: e.Choice) -> Any:
@@ -296,7 +316,23 @@ class _Block:
         return np.where(condition[:, None] if wide else condition, *sides)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"exp": np.exp, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint}
+def _packed(dtype: str) -> Callable[[Array, Array], Array]:
+    """cvt.rn of two numbers: the first in the low bytes."""
+
+    def pack(low: Array, high: Array) -> Array:
+        halves = [x.astype(numpy_dtype(dtype)).view(np.uint16).astype(np.uint32) for x in (low, high)]
+        return halves[0] | halves[1] << np.uint32(16)
+
+    return pack
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint, "power_of_two": np.exp2,
+    "pack_f16": _packed("float16"), "pack_bf16": _packed("bfloat16"),
+}
+
+_NEIGHBOURS: Mapping[str, int] = {"from_1_beside": 1, "from_2_beside": 2}
+"""shfl.sync.bfly: the thread's number gets these bits turned round."""
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.mod, "<<": np.left_shift,

@@ -17,7 +17,7 @@ from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolutio
 from accelerators.tvm.kernels.shared.window import Window, window_attributes
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node, frozen_attrs
-from tests.accelerators.tvm.running import check, normals, schedules
+from tests.accelerators.tvm.running import check, normals, products_and_spills, schedules
 
 pytest.importorskip("tvm")
 
@@ -36,6 +36,16 @@ def image(channels: int = 20, high: int = 9, wide: int = 10) -> tuple[pt.Node, p
     """An input, a blocked value made of it, and the input's shape."""
     x = pt.variable("x", "float32", (2, 6, high, wide))
     return x, convolved(x, 6, channels), [2, 6, high, wide]
+
+
+def filtered(channels: int, size: int) -> pt.Graph:
+    """A filter of 3 x 3 from blocks of 16 channels to as many."""
+    window = Window((size, size), (size, size), (3, 3), (1, 1), (1, 1), (1, 1))
+    x = pt.variable("x", "float32", (1, channels // 16, size * size, 16))
+    weight = pt.variable("w", "float32", (channels, channels, 3, 3))
+    geometry = {**window_attributes(window), "plain": 0, "channels": channels, "outs": channels, "group": 1}
+    node = Node("c", "Conv", (x[0], weight[0]), frozen_attrs(geometry), ("c",), x.output_types, DOMAIN)
+    return pt.Graph([node], inputs=[x, weight])
 
 
 def kinds(y: pt.Node, x: pt.Node, shape: list[int]) -> list[str]:
@@ -165,6 +175,29 @@ def test_a_tile_of_neighbouring_pixels_leaves_registers_for_what_is_read_ahead(i
     assert bands.pixels <= (6 if bands.vectors == 2 else 8) and bands.pixels * bands.vectors >= 8
 
 
+@pytest.mark.parametrize(("channels", "size"), [(512, 14), (512, 28), (256, 56), (128, 112), (128, 64), (512, 7), (384, 13)])
+def test_a_tile_of_many_channels_divides_the_rows(channels: int, size: int) -> None:
+    """Its pixels share an address then, and more of them fit the registers, so that chunks are longer."""
+    window = Window((size, size), (size, size), (3, 3), (1, 1), (1, 1), (1, 1))
+    shape = Shape(window=window, batch=1, channels=channels, outs=channels, groups=1, plain=False, shuffled=False)
+    bands = cut_bands(shape, Machine("cpu", "znver4", 1, 16, 32))
+    assert size % bands.pixels == 0 and bands.vectors == 2 and bands.shares
+    assert not cut_bands(shape, Machine("cpu", "haswell", 1, 8, 16)).shares
+
+
+def test_tiles_that_divide_the_rows_keep_to_registers() -> None:
+    products, spills = products_and_spills(filtered(128, 28), Machine("cpu", "znver4", 1, 16, 32))
+    assert products > 28 and spills < products / 4
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("pads", [[0] * 4, [1, 0, 1, 2]])
+def test_images_whose_rows_are_whole_tiles(stride: int, pads: list[int], lanes: int) -> None:
+    x, blocked, shape = image(144, 29, 30 - pads[3])
+    y = pt.op("Relu", convolved(blocked, 144, 48, 3, pads=pads, strides=[stride] * 2))
+    check(pt.Graph([y], inputs=[x]), [normal(*shape)], LIMIT)
+
+
 def test_bands_of_one_thread_do_not_overlap_where_a_few_more_divide_the_rows() -> None:
     window = Window((28, 28), (28, 28), (3, 3), (1, 1), (1, 1), (1, 1))
     shape = Shape(window=window, batch=1, channels=512, outs=512, groups=1, plain=False, shuffled=False)
@@ -174,14 +207,23 @@ def test_bands_of_one_thread_do_not_overlap_where_a_few_more_divide_the_rows() -
 
 def test_each_tap_of_a_large_filter_fetches_as_many_weights_ahead() -> None:
     """A core waits for few lines at a time: one that asks for those of nine taps at once stands still."""
-    window = Window((7, 7), (7, 7), (3, 3), (1, 1), (1, 1), (1, 1))
-    x, weight = (pt.variable(name, "float32", shape) for name, shape in (("x", (1, 32, 49, 16)), ("w", (512, 512, 3, 3))))
-    geometry = {**window_attributes(window), "plain": 0, "channels": 512, "outs": 512, "group": 1}
-    node = Node("c", "Conv", (x[0], weight[0]), frozen_attrs(geometry), ("c",), x.output_types, DOMAIN)
-    draft = blocked_convolution(make_body(pt.Graph([node], inputs=[x, weight])), Machine("cpu", "znver4", 1, 16, 32))
+    draft = blocked_convolution(make_body(filtered(512, 7)), Machine("cpu", "znver4", 1, 16, 32))
     assert draft is not None
     column, fetched, line = next(lines for lines in triples(str(draft.kernel)) if "prefetch" in lines[2])
-    assert column.strip() == "for kw < 3:" and fetched.strip() == "unrolled q < 7:" and "kh * 3 + kw" in line
+    assert column.strip() == "for kw < 3:" and fetched.strip() == "unrolled q < 5:" and "kh * 3 + kw" in line
+
+
+@pytest.mark.parametrize("size", [7, 14, 30])
+def test_a_convolution_writes_out_few_steps_that_read_each_number_once(size: int) -> None:
+    """LLVM's time grows with what is written out, and the kernel is no faster for it."""
+    draft = blocked_convolution(make_body(filtered(512, size)), Machine("cpu", "znver4", 1, 16, 32))
+    assert draft is not None
+    lines = [line.strip() for line in str(draft.kernel).splitlines()]
+    sums = [line for line in lines if line.startswith("acc[") and "number" in line]
+    loops = [line for line in lines if line.startswith("unrolled l <")]
+    assert loops and max(int(line[-3:-1]) for line in loops) <= 4
+    assert sums and sum(line.startswith("number0 := all(") for line in lines) == len(loops)
+    assert not any("all(" in line or "x0" in line for line in sums)
 
 
 def triples(text: str) -> list[tuple[str, str, str]]:

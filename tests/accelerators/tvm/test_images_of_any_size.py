@@ -176,6 +176,15 @@ def test_any_number_of_signals_and_volumes(sides: tuple[int, ...]) -> None:
     check(graph, [{"x": numbers(n, 4, *sides)} for n in (1, 2, 5)], 1e-4)
 
 
+def test_volumes_of_any_depth_height_and_width() -> None:
+    """With padding in all directions, slices that are stepped over, and such that stand apart."""
+    x = pt.variable("x", "float32", ("N", 3, "D", "H", "W"))
+    first = pt.op("Conv", x, pt.constant(numbers(5, 3, 3, 3, 2)), pt.constant(numbers(5)), pads=[1, 1, 0, 1, 1, 1])
+    apart = pt.op("Conv", x, pt.constant(numbers(4, 3, 2, 1, 1)), strides=[2, 1, 1], dilations=[3, 1, 1], pads=[2, 0, 0, 1, 0, 0])
+    sizes = [(1, 2, 4, 6), (2, 6, 5, 3), (1, 10, 1, 9)]
+    check(pt.Graph([pt.op("Relu", first), apart], [x]), [{"x": numbers(n, 3, *sides)} for n, *sides in sizes], 1e-4)
+
+
 def test_no_images() -> None:
     """A number of images of zero is compiled by itself, and has results of the right sizes."""
     net = Layers()
@@ -210,12 +219,25 @@ def to_its_sizes(x: pt.Node) -> pt.Node:
     return pt.op("Resize", half, None, None, pt.op("Shape", x), mode="linear")
 
 
+def to_sides(x: pt.Node, height: int, width: int) -> pt.Node:
+    """The sizes of as many images of this height and width."""
+    return pt.op("Concat", pt.op("Shape", x, start=0, end=2), whole(height, width), axis=0)
+
+
+def sampled(x: pt.Node) -> pt.Node:
+    """The images at places that two of their own channels say."""
+    places = pt.op("Slice", x, whole(0), whole(2), whole(1))
+    return pt.op("GridSample", x, pt.op("Tanh", pt.op("Transpose", places, perm=[0, 2, 3, 1])))
+
+
 QUICK: dict[str, Callable[[pt.Node], pt.Node]] = {
     "padded": lambda x: pt.op("Pad", x, whole(0, 0, 1, 2, 0, 0, 0, 3)),
     "softmax of channels": lambda x: pt.op("Softmax", x, axis=1),
     "softmax": lambda x: pt.op("Softmax", x, axis=-1),
     "mean": lambda x: pt.op("ReduceMean", x, whole(2, 3)),
     "largest": lambda x: pt.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+    "corners aligned": lambda x: resize(x, 2.0, "linear", coordinate_transformation_mode="align_corners"),
+    "to fixed sizes": lambda x: pt.op("Resize", x, None, None, to_sides(x, 15, 9), mode="nearest"),
 }
 """Some forms for images of any size, one by one: ours, and those that TVM writes."""
 
@@ -242,6 +264,9 @@ OTHERS: dict[str, Callable[[pt.Node], pt.Node]] = {
     "nearest": lambda x: resize(x, 2.0),
     "cubic": lambda x: resize(x, 2.0, "cubic"),
     "to its sizes": to_its_sizes,
+    "to mixed sizes": lambda x: pt.op("Resize", x, None, None, to_sides(x, 7, 40), mode="linear"),
+    "cubic with corners aligned": lambda x: resize(x, 2.0, "cubic", coordinate_transformation_mode="align_corners"),
+    "at places": sampled,
 }
 """The other forms."""
 
@@ -250,6 +275,16 @@ def check_forms(forms: dict[str, Callable[[pt.Node], pt.Node]], shapes: list[tup
     image = pt.variable("image", "float32", ("N", 4, "H", "W"))
     graph = pt.Graph([build(image) for build in forms.values()], [image])
     check(graph, [{"image": numbers(n, 4, *sides)} for n, sides in enumerate(shapes, 1)])
+
+
+def test_a_resize_that_reads_an_infinite_pixel_alone_makes_no_nan() -> None:
+    image = pt.variable("image", "float32", (1, 1, "H", "W"))
+    aligned = resize(image, 3.0, "linear", coordinate_transformation_mode="align_corners")
+    data = numbers(1, 1, 3, 5)
+    data[0, 0, 0, 4] = np.inf
+    graph = pt.Graph([aligned])
+    result = pt.compile(graph, "cpu")(data)[0]
+    assert not np.isnan(result).any() and result[0, 0, 0, -1] == np.inf
 
 
 def test_images_of_any_size_in_kernels_of_tvm() -> None:

@@ -83,12 +83,13 @@ def packed(monkeypatch):
     seen: list[tuple[int, str, Any]] = []
     pack = assembling._pack
 
-    def recorded(arrays: list[np.ndarray], position: int, *rest: Any) -> None:
-        array = arrays[position]
+    def recorded(equal: list[tuple[list[np.ndarray], int]], *rest: Any) -> None:
+        first, position = equal[0]
+        array = first[position]
         if array.nbytes >= LATER:
             seen.append((id(array), array.dtype.name, weakref.ref(array)))
         del array
-        pack(arrays, position, *rest)
+        pack(equal, *rest)
 
     monkeypatch.setattr(assembling, "_pack", recorded)
     return seen
@@ -177,4 +178,6 @@ def test_a_model_of_large_products_takes_half_the_memory_in_bfloat16(tmp_path):
     columns = ("compiling", "running", "compiling again", "running again", "importing", "running the import")
     shares = {title: after / before for title, before, after in zip(columns, wide[1:], low[1:], strict=True)}
     assert shares["compiling"] < 0.65 and shares["running"] < 0.65, shares
-    assert shares["compiling again"] < 0.6 and shares["running again"] < 0.6 and shares["running the import"] < 0.6, shares
+    assert shares["running again"] < 0.6 and shares["running the import"] < 0.6, shares
+    for weights, again in ((wide[0], wide[3]), (low[0], low[3])):
+        assert again < 0.1 * weights, "what the cache holds is mapped, and takes no memory before it runs"

@@ -15,6 +15,7 @@ from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.special import Used
 from graph.interpret import interpret
 from graph.types import numpy_dtype
+from partita.page.collect import collect
 from tests.accelerators.tvm.running import compiled, doubled, error, number, schedules
 
 pytest.importorskip("tvm")
@@ -258,7 +259,45 @@ def test_the_report_and_the_profile_say_what_is_narrow_and_what_is_not() -> None
     model(np.ones((4, 32), "float32"))
     kinds = {row.layer_type: row.exec_type.rpartition("_")[0] for row in model.profile().rows if row.status == "EXECUTED"}
     assert any("bf16" in kind for kind in kinds.values()) and any("Cast" in layer for layer in kinds), kinds
-    assert pt.compile(graph, "cpu").report.notes == ()
+    plain = pt.compile(graph, "cpu")
+    assert plain.report.notes == () and "types" not in str(plain.profile(np.ones((4, 32), "float32")))
+
+
+def summed() -> pt.Graph:
+    """A product, and what stays in float32 after it."""
+    x, w = pt.variable("x", "float32", (4, 32)), pt.constant(np.eye(32, dtype="float32"))
+    product = pt.op("Relu", pt.op("MatMul", x, w, name="product"), name="positive")
+    return pt.Graph([pt.op("CumSum", product, pt.constant(np.int64(1)), name="running")], inputs=[x])
+
+
+def test_kernels_say_what_they_read_and_store_and_why_in_float32(tmp_path: Any) -> None:
+    model = pt.compile(summed(), "cpu", {"PRECISION": "bf16", "BFLOATS": "fma"})
+    model.export(tmp_path / "summed.partita")
+    for one in (model, pt.import_model(tmp_path / "summed.partita")):
+        kernels = {kernel.nodes[-1]: (kernel.types, kernel.why_wide) for kernel in one.kernels()}
+        assert kernels["positive"] == ("bfloat16 -> float32", "")
+        assert kernels["running"] == ("float32", "CumSum needs its digits")
+        profile = one.profile(np.ones((4, 32), "float32"))
+        assert "bfloat16 -> float32" in {row.types for row in profile.rows} and "types: bfloat16" in str(profile)
+
+
+def test_a_product_that_is_not_quantized_among_others_says_why() -> None:
+    x, weight = pt.variable("x", "float32", (3, 32)), np.eye(32, dtype="int8")
+    scale, point = pt.constant(np.float32(0.1)), pt.constant(np.uint8(3))
+    rounded = pt.op("DequantizeLinear", pt.op("QuantizeLinear", x, scale, point), scale, point)
+    whole = pt.op("MatMul", rounded, pt.op("DequantizeLinear", pt.constant(weight), scale), name="whole")
+    plain = pt.op("MatMul", whole, pt.constant(weight.astype("float32")), name="plain")
+    kernels = {name: kernel for kernel in pt.compile(pt.Graph([plain]), "cpu").kernels() for name in kernel.nodes}
+    assert kernels["whole"].types == "uint8, int8 -> float32" and kernels["whole"].why_wide == ""
+    assert kernels["plain"].types == "float32" and kernels["plain"].why_wide == "nothing that it reads is quantized"
+
+
+def test_the_page_says_what_each_kernel_reads_and_stores() -> None:
+    scene = collect(pt.compile(summed(), "cpu", {"PRECISION": "bf16", "BFLOATS": "fma"}))
+    details = {item.name: item.details for item in scene.items if item.kind == "op"}
+    assert "its kernel: bfloat16 -> float32" in details["product"] and "its kernel: bfloat16 -> float32" in details["positive"]
+    assert "in float32, since CumSum needs its digits" in details["running"]
+    assert not any("its kernel" in line for item in collect(pt.compile(summed(), "cpu")).items for line in item.details)
 
 
 def test_what_fast_took_is_in_the_report_and_travels(tmp_path: Any) -> None:

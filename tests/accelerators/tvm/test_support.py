@@ -143,3 +143,16 @@ def test_what_folding_leaves_to_a_device_is_not_known_beforehand() -> None:
     boxes, scores = np.ones((1, 4, 4), np.float32), np.ones((1, 1, 4), np.float32)
     graph = pt.Graph([pt.op("NonMaxSuppression", pt.constant(boxes), pt.constant(scores), name="boxes")], inputs=[])
     assert "the sizes of 'boxes' depend on values" in pt.query(graph, "HETERO:cpu,reference").why("boxes")
+
+
+@pytest.mark.parametrize("factor", ["alpha", "beta"])
+def test_whole_numbers_times_a_part_of_one_are_left_to_reference(factor: str) -> None:
+    x, z = pt.variable("x", "int32", (2, 3)), pt.constant(np.array([1, 5], np.int32))
+    weight = np.arange(6, dtype=np.int32).reshape(3, 2)
+    node = pt.op("Gemm", x, pt.constant(weight), z, name="product", **{factor: 0.5})
+    model = pt.compile(pt.Graph([node]), "HETERO:cpu,reference")
+    assert "makes the factors of Gemm whole" in str(pt.query(pt.Graph([node]), "HETERO:cpu,reference").why("product"))
+    numbers = np.array([[1, 2, 4], [3, 0, 1]], np.int32)
+    parts = {"alpha": 1.0, "beta": 1.0, factor: 0.5}
+    wanted = np.trunc(parts["alpha"] * (numbers @ weight) + parts["beta"] * np.array([1, 5]))
+    assert np.array_equal(model(numbers)[0], wanted)

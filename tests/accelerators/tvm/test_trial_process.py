@@ -144,7 +144,7 @@ def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
     script.write_text("import os; print('{\"error\": null}', flush=True); input(); os.abort()")
     x = pt.variable("x", "float32", (5, 7))
     ours = pt.Graph([pt.op("MatMul", x, pt.constant(np.ones((7, 3), "float32")), name="product")])
-    theirs = pt.Graph([pt.op("Softmax", x, name="softmax")])
+    theirs = pt.Graph([pt.op("Softmax", x, axis=0, name="softmax")])
     monkeypatch.setattr(trial_process, "COMMAND", [sys.executable, str(script)])
     assert [kernel.schedule for kernel in accelerator(device).compile(ours, config).kernels()] == ["gpu_gemm"]
     with pytest.raises(CompileError, match=r"'softmax' \(Softmax\)[^$]*TVM's compiler died \(signal 6\)"):

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from accelerators.tvm.kernels.attention.tensor_attention import TensorAttention, tensor_cuts
 from accelerators.tvm.kernels.language import (
     Buffer,
     Operand,
     Registers,
     Value,
+    element_named,
     float32,
     if_inside,
     maximum,
@@ -29,6 +31,7 @@ from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
 from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
@@ -90,6 +93,13 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
     if any(isinstance(size, Extent) for size in (*batch, rows, keys, columns, depth)):
         return None
+    elements = [element_named(element_of(operand.source)) for operand in match.operands]
+    if has_tensor_cores(machine, *elements):
+        tensor = next(tensor_cuts(machine.gpu, math.prod(batch), rows, keys, depth, columns), None)
+        if tensor is not None:
+            heads = Heads.of(body, "attention", tuple(batch))
+            TensorAttention(match, heads, tensor, (rows, keys, depth, columns)).write()
+            return heads.problem.draft(heads.kernel, "gpu_attention_on_tensor_cores")
     cut = next(cuts(machine.gpu, math.prod(batch), rows, depth, columns), None)
     if cut is None:
         return None

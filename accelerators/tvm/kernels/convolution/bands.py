@@ -44,6 +44,15 @@ CALM = 6
 SPILLED = 0.5
 """About how many cycles a step takes longer for each pixel more."""
 
+FIRST_READ = 2.0
+"""About how many cycles a tile waits for a line of the image that no tile before it has read."""
+
+WEIGHTS_READ = 0.05
+"""About how many cycles a step waits for each of its vectors of weights, which a filter of several taps seldom finds nearest."""
+
+ASIDE = 10.0
+"""About how many cycles it takes to set a vector of sums aside after a chunk, and to fetch it again."""
+
 BEGUN = 3
 """So many tiles are worth a band less: each reads the weights again, and more rows twice."""
 
@@ -70,6 +79,16 @@ class Shape(Convolved):
         """Is the image copied first? It is where its padding is read, or where most of it is not read."""
         return self.always or not self.window.is_inside or self.window.is_sampled
 
+    def is_weighed(self, machine: Machine) -> bool:
+        """Are a tile's reads of the image, and the sums that it sets aside, counted with its products?"""
+        is_wide = machine.lanes == 16 and not self.in_tiles and not self.window.is_any
+        by_block = not self.plain and not self.shuffled and self.groups == 1 and self.channels % machine.lanes == 0
+        return is_wide and by_block and self.window.count > 1
+
+    def shares(self, pixels: int, machine: Machine) -> bool:
+        """Do the pixels of a tile of so many share an address? They do where it divides the rows, so that each tile is in one."""
+        return self.is_weighed(machine) and self.window.out[1] % pixels == 0
+
 
 @attrs.frozen(slots=True)
 class Bands:
@@ -93,6 +112,8 @@ class Bands:
     """Is the band copied, with zeros around it?"""
     parallel: bool
     """Is it work for several threads?"""
+    shares: bool
+    """Do the pixels of a tile share an address?"""
 
 
 def cut_bands(shape: Shape, machine: Machine) -> Bands:
@@ -115,17 +136,17 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
     rows = _rows(window, math.ceil(window.out[0] / down), pixels)
     down = math.ceil(window.out[0] / rows)
     tiles = math.ceil(rows * window.out[1] / pixels)
-    return Bands(pixels, vectors, rows, tiles, down, across, chunk, shape.copies, parallel)
+    return Bands(pixels, vectors, rows, tiles, down, across, chunk, shape.copies, parallel, shape.shares(pixels, machine))
 
 
 def _in_part(shape: Shape, machine: Machine) -> Bands:
     """What is cut of images of any size before the kernel runs: the tile, as for large images, and the chunk. `cut_while_running`
     says the rest."""
     large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
-    pixels, vectors = _tile(attrs.evolve(shape, window=large), machine)
+    pixels, vectors = _tile(attrs.evolve(shape, window=large), machine, is_any=True)
     chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
     # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
-    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True)
+    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=False)
 
 
 def _large(sizes: Pair) -> Pair:
@@ -174,28 +195,37 @@ def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value
     return minimum(maximum((KEPT - above) // per_row, least), as_index(window.out[0]))
 
 
-def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
-    """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads."""
-    blocks, whole = math.ceil(shape.outs / machine.lanes), shape.window.pixels
+def _tile(shape: Shape, machine: Machine, is_any: bool = False) -> tuple[int, int]:
+    """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom set aside."""
+    blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
     if shape.in_tiles:
-        return min(MOST_ROWS, whole), min(SUMS, blocks)
+        return min(MOST_ROWS, window.pixels), min(SUMS, blocks)
+    is_weighed = shape.is_weighed(machine) and not is_any
+
+    def shares(pixels: int) -> bool:
+        return is_weighed and shape.shares(pixels, machine)
 
     def cycles(pixels: int, vectors: int) -> float:
-        spilled = SPILLED * max(pixels - CALM, 0) if vectors == 2 else 0.0
-        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3 + spilled
+        spilled = SPILLED * max(pixels - CALM, 0) if vectors == 2 and not shares(pixels) else 0.0
+        image = FIRST_READ * pixels * window.taps[0] / (machine.lanes * window.count)
+        waited = image + WEIGHTS_READ * vectors if is_weighed else 0.0
+        return max(pixels * vectors / PORTS, (pixels + vectors) / PORTS + 0.5, LATENCY) + 0.3 + spilled + waited
 
     def cost(tile: tuple[int, int]) -> float:
         pixels, vectors = tile
         read, rest = reaches(shape.channels, shape.outs, shape.groups, vectors * machine.lanes), blocks % vectors
+        chunk = _chunk(shape, shape.channels, vectors, machine) if is_weighed else 0
+        aside = ASIDE * (shape.channels // chunk - 1) * blocks * pixels / window.count if chunk else 0.0
         last = read.pop() * cycles(pixels, rest) if rest else 0
-        walked = mean_seen(shape.window, pixels) if shape.skips else 1.0
-        return math.ceil(whole / pixels) * (sum(read) * cycles(pixels, vectors) + last) * walked
+        walked = mean_seen(window, pixels) if shape.skips else 1.0
+        return math.ceil(window.pixels / pixels) * ((sum(read) * cycles(pixels, vectors) + last) * walked + aside)
 
     choices = [
         (pixels, vectors)
         for vectors in range(1, min(blocks, machine.registers) + 1)
-        for pixels in range(1, _most_pixels(shape.window, vectors, machine) + 1)
-        if pixels * vectors + vectors + 2 <= machine.registers and pixels <= whole
+        for pixels in range(1, machine.registers)
+        if pixels <= _most_pixels(window, vectors, machine) or shares(pixels)
+        if pixels * vectors + vectors + 2 <= machine.registers and pixels <= window.pixels
     ]
     return choose("tile", choices, cost)
 
@@ -247,12 +277,11 @@ def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int,
     window = shape.window
     image = shape.channels * math.prod(window.sizes)
     weights = shape.outs * reach * window.count
-    images = 1 if isinstance(shape.batch, Extent) else shape.batch
 
     def cost(cut: tuple[int, int]) -> float:
         down, across = cut
         rows = math.ceil(window.out[0] / down)
-        rounds = math.ceil(images * down * across / threads)
+        rounds = math.ceil(shape.images * down * across / threads)
         work = (
             math.ceil(rows * window.out[1] / pixels)
             * pixels
@@ -266,7 +295,7 @@ def _for_threads(shape: Shape, pixels: int, panels: int, reach: int, least: int,
         moved = weights / across + (image / down if shape.copies else image / down / 2)
         return rounds * (work + moved / 2)
 
-    most = min(window.out[0], max(math.ceil(least / threads), 4) * threads)
+    most = min(window.out[0], max(math.ceil(least / threads) * 2, 4) * threads)
     choices = [(down, across) for down in range(min(least, most), most + 1) for across in range(1, min(panels, 2 * threads) + 1)]
     return choose("cut", choices, cost)
 

@@ -49,6 +49,9 @@ from graph.node import Node, NodeEntry
 LINE = 64
 """Bytes of a line of the cache."""
 
+WRITTEN_OUT = 4
+"""The most steps of a block of input channels that stand one after another in the code."""
+
 LEAST_SHARE = 0.4
 """The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
 
@@ -364,6 +367,11 @@ class _Writing:
             return [self.kernel.name_value(f"at{p}", (task.top + base + p) * step) for p in range(panel.pixels)]
         wide = self.copy.wide if bands.copies else window.sizes[1]
         down, step = self.copy.strides[0] * wide, self.copy.strides[1]
+        if bands.shares:
+            row = base // window.out[1]
+            row = row if bands.copies else task.top + row
+            first = self.name("at", row * down + base % window.out[1] * step)
+            return [first + p * step for p in range(panel.pixels)]
         addresses = []
         for p in range(panel.pixels):
             row = (base + p) // window.out[1]
@@ -397,17 +405,22 @@ class _Writing:
             if is_by_tap:
                 self._fetch_ahead(panel, tile, tap, blocks * window.count, width)
             if channels.by_block:
-                step = loops.enter_context(kernel.unroll(lanes // taken, "l"))
+                step = self._lanes(loops, lanes // taken)
                 lane = step if taken == 1 else step * taken
                 tap = tap * lanes + lane
             elif taken > 1:
                 tap = tap * taken
             first = channels.offset(window.count, panel.number, panel.chunk) + tap * width
             first = kernel.name_value("at_weight", first)
-            for p, v in self._each(panel):
+            weights = [
+                kernel.name_value(f"weights{v}", instruction.right(self.weight, first + v * (lanes * group), lanes))
+                for v in range(panel.vectors)
+            ]
+            for p in range(panel.pixels):
                 number = self._number(task, reads.addresses[p], block, lane, taps)
-                weights = instruction.right(self.weight, first + v * (lanes * group), lanes)
-                acc[p, v] = instruction.add(acc[p, v], number, weights)
+                spread = kernel.name_value(f"number{p}", number.spread(lanes))
+                for v, vector in enumerate(weights):
+                    acc[p, v] = instruction.add(acc[p, v], spread, vector)
 
     def _tile_steps(
         self, unit: TileUnit, task: _Task, panel: _Panel, reads: _Reads, acc: Registers
@@ -447,6 +460,15 @@ class _Writing:
             return walked[0].first + row, walked[1].first + column
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
+
+    def _lanes(self, loops: ExitStack, count: int) -> Value:
+        """The loops over so many steps of a block, a few of them written out in each turn: more of them would not be faster, and
+        take LLVM longer."""
+        kernel, at_once = self.kernel, math.gcd(count, WRITTEN_OUT)
+        if at_once >= count:
+            return loops.enter_context(kernel.unroll(count, "l"))
+        turn = loops.enter_context(kernel.loop(count // at_once, "turn"))
+        return turn * at_once + loops.enter_context(kernel.unroll(at_once, "l"))
 
     def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
         """One step's share of the next panel's weights into the cache."""

@@ -31,13 +31,14 @@ HIGH, WIDE, DEEP = 16, 8, 16
 """One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums."""
 
 
-def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool]) -> Emit:
+def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], result: str = "void") -> Emit:
     """A call of a function in CUDA's text, which travels with the call. Some of its arguments are the addresses of numbers."""
-    source = f"__device__ __forceinline__ void {name}({parameters}) {{\n{body}}}\n"
+    source = f"__device__ __forceinline__ {result} {name}({parameters}) {{\n{body}}}\n"
 
     def emit(script: Any, dtype: str, given: Sequence[Any]) -> Any:
         passed = [script.address_of(value) if pointer else value for value, pointer in zip(given, is_pointer, strict=True)]
-        return script.call_intrin("void", "tirx.cuda.func_call", name, *passed, source)
+        returned = "void" if result == "void" else dtype
+        return script.call_intrin(returned, "tirx.cuda.func_call", name, *passed, source)
 
     return emit
 
@@ -136,3 +137,52 @@ def _waiting(count: int) -> Intrinsic:
 
 WAITS = tuple([_waiting(count) for count in range(4)])
 """The thread waits until all groups of its copies but the last so many are done."""
+
+
+def _one_float(types: Sequence[Type]) -> Type | None:
+    return types[0] if list(types) == [type_of(float32)] else None
+
+
+def _exchanging(distance: int) -> Intrinsic:
+    name = f"from_{distance}_beside"
+    return Intrinsic(
+        name, _one_float, "one float32",
+        _cuda(
+            f"partita_{name}", "float number", f"  return __shfl_xor_sync(0xffffffffu, number, {distance});\n", (False,), "float"
+        ),
+    )
+
+
+BESIDE = _exchanging(1), _exchanging(2)
+"""A thread of each four beside each other gets the number of its neighbour, and that of the thread two beside it: shfl.sync.bfly.
+One after the other they bring together what the four have, as the sums of a row of a product."""
+
+power_of_two = Intrinsic(
+    "power_of_two", _one_float, "one float32",
+    _cuda(
+        "partita_power_of_two", "float number",
+        '  float power;\n  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(number));\n  return power;\n', (False,), "float",
+    ),
+)
+"""Two to the power of a number, to some 22 bits: ex2.approx."""
+
+
+def _two_floats(types: Sequence[Type]) -> Type | None:
+    return type_of(uint32) if list(types) == [type_of(float32)] * 2 else None
+
+
+def _packing(element: Element) -> Intrinsic:
+    name = f"pack_{element.short}"
+    return Intrinsic(
+        name, _two_floats, "two float32",
+        _cuda(
+            f"partita_{name}", "float low, float high",
+            f'  unsigned both;\n  asm("cvt.rn.{element.short}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));\n'
+            "  return both;\n",
+            (False, False), "unsigned",
+        ),
+    )
+
+
+PACK = {element: _packing(element) for element in (float16, bfloat16)}
+"""Two numbers rounded to two bytes each, the first in the low ones: cvt.rn."""

@@ -14,10 +14,8 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.bodies.stored import as_stored
 from accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
@@ -41,6 +39,7 @@ from accelerators.tvm.kernels.shared.instructions import (
 )
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from accelerators.tvm.kernels.shared.panels import (
     MANY,
     Panel,
@@ -58,7 +57,7 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
-from graph.types import Array, numpy_dtype
+from graph.types import Array
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""
@@ -108,18 +107,34 @@ class Product:
         kernel, inputs, outputs = problem.kernel("gemm", shapes, [whole] * len(problem.outputs))
         return _Writing(problem, kernel, inputs[self.left], inputs[self.right], Writer(self.after, inputs, outputs))
 
-    def pack(self, array: Array, tile: PanelTile, instruction: Instruction, dtype: str) -> Array:
-        """The constant matrix in panels [panel, depth, column], as the instruction takes them, in this element type."""
-        matrix = self.matrix(array)
-        shape = (tile.across(self.columns), self.packed_depth(instruction), tile.width)
-        panels = new_weight(shape, numpy_dtype(dtype))
-        for panel, at in zip(panels, tile.starts(self.columns), strict=True):
-            instruction.group_into(panel, as_stored(matrix[:, at : at + tile.width], dtype))
-        return self.scaled(panels)
+    def layout(self, cut: Cut, dtype: str) -> PanelLayout:
+        """How the constant matrix stands in memory, in this element type."""
+        factor = 1.0 if self.dtype != "float32" else float(np.float32(self.root.attrs.get("alpha", 1.0)))
+        return PanelLayout(self.depth, self.columns, cut.tile.width, cut.instruction.group, self.turned, dtype, factor)
 
-    def packed_depth(self, instruction: Instruction) -> int:
-        """The depth in whole groups."""
-        return instruction.steps(self.depth) * instruction.group
+
+@attrs.frozen(slots=True)
+class Cut:
+    """How a product is cut into tiles, and what sums them up."""
+
+    tile: PanelTile
+    instruction: Instruction
+    unit: TileUnit | None = None
+    """The processor's own tiles, if they are used."""
+
+    @classmethod
+    def of(cls, dtype: str, rows: int, columns: int, depth: int, machine: Machine) -> Cut | None:
+        """The best for a product of these sizes by a matrix of this element type; None for fewer columns than a vector has.
+
+        For any number of rows it is the best of many."""
+        if isinstance(rows, Extent):
+            tile = best_tile(MANY, columns, machine)
+            return None if tile is None else cls(tile, FMA)
+        unit = unit_for(dtype, rows, columns, depth, machine)
+        if unit is not None:
+            return cls(PanelTile(unit.high * unit.rows, unit.wide, machine.lanes), DOT_BFLOAT16, unit)
+        tile = best_tile(rows, columns, machine, threads=machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS))
+        return None if tile is None else cls(tile, instruction_for(dtype, machine))
 
 
 def gemm(body: Body, machine: Machine) -> Draft | None:
@@ -127,40 +142,22 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     match = find_product(body)
     if match is None:
         return None
-    if isinstance(match.rows, Extent):
-        return _any_rows(match, body, machine)
-    unit = unit_for(match.dtype, match.rows, match.columns, match.depth, machine)
-    if unit is not None:
-        tile: PanelTile | None = PanelTile(unit.high * unit.rows, unit.wide, machine.lanes)
-    else:
-        threads = machine.threads_for(match.rows * match.columns * match.depth, MATRIX_PRODUCTS)
-        tile = best_tile(match.rows, match.columns, machine, threads=threads)
-    if tile is None:
+    cut = Cut.of(match.dtype, match.rows, match.columns, match.depth, machine)
+    if cut is None:
         return None
-    instruction = DOT_BFLOAT16 if unit is not None else instruction_for(match.dtype, machine)
-    writing = match.kernel(body, tile.across(match.columns) * match.packed_depth(instruction) * tile.width)
-    _write(match, writing, tile, instruction, unit, machine)
-    return writing.problem.draft(writing.kernel, "gemm", {match.right: _packing(match, body, tile, instruction)})
-
-
-def _packing(match: Product, body: Body, tile: PanelTile, instruction: Instruction) -> GradualPack:
-    """Lays the constant matrix out in the element type that the body states for it."""
-    dtype = element_of(body.graph.inputs[match.right][0])
-    return GradualPack(lambda array: match.pack(array, tile, instruction, dtype))
-
-
-def _any_rows(match: Product, body: Body, machine: Machine) -> Draft | None:
-    """The kernel for any number of rows: tiles of equal height cover them, and that height is chosen once they are known. There
-    is code for some heights up to that of the best tile, enough for the last one to overlap the one before by little."""
-    tile = best_tile(MANY, match.columns, machine)
-    if tile is None:
-        return None
-    if match.dtype != "float32":
+    is_open = isinstance(match.rows, Extent)
+    if is_open and match.dtype != "float32":
         raise CompileError(f"there is no product by a matrix of {match.dtype} for any number of rows")
-    writing = match.kernel(body, tile.across(match.columns) * match.depth * tile.width)
-    kernel = writing.kernel
-    by_height(kernel, match.rows, tile.heights(), lambda chosen: _write(match, writing, chosen, FMA, None, machine))
-    return writing.problem.draft(kernel, "gemm", {match.right: _packing(match, body, tile, FMA)})
+    layout = match.layout(cut, element_of(body.graph.inputs[match.right][0]))
+    writing = match.kernel(body, layout.size)
+
+    def write(tile: PanelTile) -> None:
+        _write(match, writing, attrs.evolve(cut, tile=tile), layout, machine)
+
+    # Tiles of equal height cover any number of rows, and that height is chosen once they are known. There is code for some
+    # heights up to that of the best tile, enough for the last one to overlap the one before by little.
+    by_height(writing.kernel, match.rows, cut.tile.heights() if is_open else [cut.tile], write)
+    return writing.problem.draft(writing.kernel, "gemm", {match.right: GradualPack(layout)})
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -218,17 +215,14 @@ def _start(node: Node, x: Numbers) -> Value:
     return total + (x[3] if beta == 1.0 else x[3] * beta)
 
 
-def _write(
-    match: Product, writing: _Writing, tile: PanelTile, instruction: Instruction, unit: TileUnit | None, machine: Machine
-) -> None:
+def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, machine: Machine) -> None:
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
+    tile, instruction, unit = cut.tile, cut.instruction, cut.unit
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
     name = partial(kept, kernel, is_kept=isinstance(rows, Extent))
     panels, heights = tile.across(columns), pieces(rows, tile.rows)
     heights = heights if isinstance(heights, int) else name("heights", heights)
     blocks, tiles = _blocks(kernel, rows, depth, heights)
-
-    packed = match.packed_depth(instruction)
 
     def work(pair: Value) -> Callable[[Value], None]:
         rows_read = widened(kernel, match.dtype if instruction.group == 1 else "float32", tile.rows, depth, tile.lanes)
@@ -237,7 +231,7 @@ def _write(
             j = name("j", pair % panels)
             i = name("i", minimum(pair // panels * tiles + t, heights - 1))
             row, column = tile.row(i, rows), tile.column(j, columns)
-            panel = Panel(writing.right, j * (packed * tile.width), tile.width * instruction.group, instruction)
+            panel = Panel(writing.right, j * layout.panel_size, tile.width * instruction.group, instruction)
             number = rows_read(lambda r, k: read(writing.left, (row + r, k)))
 
             def group(r: Value, step: Operand) -> Value:
@@ -246,7 +240,7 @@ def _write(
             if unit is None:
                 acc = tile.product(kernel, depth, number, panel, group)
             else:
-                acc = _by_tiles(unit, kernel, writing, depth, row, j * (packed * tile.width), tile.width)
+                acc = _by_tiles(unit, kernel, writing, depth, row, j * layout.panel_size, tile.width)
             tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), match.after.is_long)
 
         return each

@@ -63,7 +63,7 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
 
 def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
     """The rows that pass until the last thread is through with bands of so many."""
-    bands = shape.batch * math.ceil(shape.window.out[0] / rows)
+    bands = shape.images * math.ceil(shape.window.out[0] / rows)
     return math.ceil(bands / threads) * (rows + BAND)
 
 
@@ -128,7 +128,7 @@ class _Writing:
         parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels, BYTE_TAPS) > 1
         rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
         if parallel:
-            tallest = min(rows, math.ceil(shape.batch * window.out[0] / machine.threads))
+            tallest = min(rows, math.ceil(shape.images * window.out[0] / machine.threads))
             rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
         rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
         fitting = [size for size in PIXELS if size <= min(window.out[1], machine.registers // 2)]

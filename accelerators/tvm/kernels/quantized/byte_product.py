@@ -26,15 +26,20 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
-from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
 from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.quantized.frame import Frame
+from accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
 from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from accelerators.tvm.kernels.quantized.winograd import Squares
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.nest import is_shared_out
+from accelerators.tvm.kernels.shared.panels import PanelTile, by_height
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.work import BYTE_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
@@ -55,12 +60,36 @@ def product(body: Body, machine: Machine) -> Draft | None:
     shapes = {**after.operands, image: size, weight: (cut.weight_bytes,), beginning: (cut.beginnings,)}
     kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
-    _Writing(cut, kernel, inputs[image], inputs[weight], inputs[beginning], writer, int(root.attrs["zero"])).write()
+    buffers, zero = (inputs[image], inputs[weight], inputs[beginning]), int(root.attrs["zero"])
+    products = shape.window.out[0] * shape.outs * cut.shape.depth
+    parallel = is_shared_out(products, machine, BYTE_PRODUCTS) if shape.window.is_any else cut.parallel
+
+    def write(tile: PanelTile) -> None:
+        chosen = attrs.evolve(cut, tile=Tile(tile.rows, tile.vectors))
+        _Writing(chosen, kernel, *buffers, writer, zero, parallel, tile.rows == cut.tile.rows).write()
+
+    by_height(kernel, shape.window.out[0], cut.heights(), write)
     return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
 
 
 def _pixels(shape: Shape) -> int:
     return shape.window.sizes[0] * shape.window.sizes[1]
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Band:
+    """The values that are known throughout a task."""
+
+    n: Value
+    """The image."""
+    top: Value
+    """The first row of the result in the band."""
+    rows: Operand
+    """How many rows of the result it has."""
+    image: Buffer | None
+    """The copy of what it sees, if there is one."""
+    wide: Buffer | None
+    """Where its task rewrites the weights of each panel, if it does."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -74,6 +103,14 @@ class _Panel:
 
 
 @attrs.frozen(slots=True, eq=False)
+class _Weights:
+    """Where the weights of a panel stand."""
+
+    buffer: Buffer
+    first: Value
+
+
+@attrs.frozen(slots=True, eq=False)
 class _Writing:
     """Writes the kernel of one product."""
 
@@ -84,27 +121,40 @@ class _Writing:
     beginning: Buffer
     writer: Writer
     zero: int
+    parallel: bool | Value
+    is_highest: bool
+    """Are there no higher tiles? Lower ones are for so few rows that they read the weights as they stand."""
 
     def write(self) -> None:
         """The tasks: images, bands of rows, ranges of panels."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
-        count = cut.bands * cut.parts
-        with kernel.tasks(cut.shape.batch * count, "task", cut.parallel) as task:
+        bands, rows = self._bands()
+        count = bands * cut.parts
+        with kernel.tasks(cut.shape.batch * count, "task", self.parallel) as task:
             n = kernel.name_value("n", task // count)
-            top = kernel.name_value("top", minimum(task % count // cut.parts * cut.rows, window.out[0] - cut.rows))
+            top = kernel.name_value("top", minimum(task % count // cut.parts * rows, window.out[0] - rows))
             part = kernel.name_value("part", task % cut.parts)
             image = None
             if cut.shape.copies:
                 frame = Frame(cut.shape, cut.rows, self.zero)
                 image = frame.memory(kernel)
-                frame.write(kernel, self.source, image, n, top)
+                frame.write(kernel, self.source, image, n, top, rows if isinstance(rows, Value) else None)
+                image = self.squares.write_image(image) if cut.shape.is_winograd else image
             if cut.tiling is not None:
                 configure(kernel, cut.tiling)
-            self._panels(n, top, part, image)
+            self._panels(_Band(n, top, rows, image, self._wide()), part)
             if cut.tiling is not None:
                 release(kernel, cut.tiling)
 
-    def _panels(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+    def _bands(self) -> tuple[Operand, Operand]:
+        """How many bands there are, and how many rows each has."""
+        cut, whole = self.cut, self.cut.shape.window.out[0]
+        if not isinstance(whole, Extent):
+            return cut.bands, cut.rows
+        bands = kept(self.kernel, "bands", pieces(whole, cut.rows))
+        return bands, kept(self.kernel, "rows", (as_index(whole) + bands - 1) // bands)
+
+    def _panels(self, band: _Band, part: Value) -> None:
         cut, kernel = self.cut, self.kernel
         full, rest = divmod(cut.blocks, cut.tile.vectors)
         first: Operand = part * full // cut.parts if cut.parts > 1 else 0
@@ -114,24 +164,58 @@ class _Writing:
             if full:
                 with kernel.loop(end - first, "p") as p:
                     block = kernel.name_value("block", (first + p) * cut.tile.vectors)
-                    self._tiles(n, top, image, _Panel(group, block, cut.tile.vectors))
+                    self._tiles(band, _Panel(group, block, cut.tile.vectors))
             if rest and cut.parts > 1:
                 with kernel.when(part.equals(cut.parts - 1)):
-                    self._tiles(n, top, image, _Panel(group, full * cut.tile.vectors, rest))
+                    self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
             elif rest:
-                self._tiles(n, top, image, _Panel(group, full * cut.tile.vectors, rest))
+                self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
 
-    def _tiles(self, n: Value, top: Value, image: Buffer | None, panel: _Panel) -> None:
+    @property
+    def squares(self) -> Squares:
+        """What writes the products of squares of results."""
+        return Squares(self.cut, self.kernel, Frame(self.cut.shape, self.cut.rows, self.zero).wide)
+
+    def _tiles(self, band: _Band, panel: _Panel) -> None:
         """All tiles of the band for one panel."""
-        cut, kernel = self.cut, self.kernel
+        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         columns = [kernel.name_value(f"column{v}", self._column(panel, v)) for v in range(panel.vectors)]
-        weights = (panel.group * cut.blocks + panel.first) * cut.block_bytes
-        weights = kernel.name_value("weights", weights)
-        with kernel.loop(cut.tiles, "tile") as tile:
-            base = kernel.name_value("base", start(tile, cut.tile.rows, cut.pixels))
-            addresses = self._addresses(panel, top, base, image)
-            make = self._in_vectors if cut.tiling is None else self._in_tiles
-            self._store(n, top, base, columns, make(n, columns, addresses, weights, image))
+        weights = self._weights(panel, band.wide)
+        length = cut.length if isinstance(band.rows, int) else counted(band.rows * window.out[1])
+        with kernel.loop(pieces(length, cut.tile.rows), "tile") as tile:
+            base = kept(kernel, "base", start(tile, cut.tile.rows, length), is_kept=isinstance(length, Value))
+            if cut.shape.is_winograd and band.image is not None:
+                products = self.squares.multiply(band.image, weights.buffer, panel.group, base, panel.vectors)
+                first = kernel.name_value("to", (band.n * window.out[0] + band.top) * window.out[1])
+                self.squares.store(products, self.beginning, columns, base, first, self.writer)
+            else:
+                addresses = self._addresses(panel, band.top, base, band.image)
+                make = self._in_vectors if cut.tiling is None else self._in_tiles
+                self._store(band.n, band.top, base, columns, make(band.n, columns, addresses, weights, band.image))
+
+    def _wide(self) -> Buffer | None:
+        """A buffer for what a task makes of a panel's weights; None: its tiles read them as they stand."""
+        cut = self.cut
+        if cut.shape.is_winograd:
+            return self.squares.memory_of_weights()
+        widens = cut.widens and self.is_highest
+        return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
+
+    def _weights(self, panel: _Panel, wide: Buffer | None) -> _Weights:
+        """The panel's weights as its tiles read them: larger numbers, or sums of them, if there is a buffer for those."""
+        cut, kernel, source = self.cut, self.kernel, self.weight
+        first = kernel.name_value("weights", (panel.group * cut.blocks + panel.first) * cut.block_bytes)
+        if wide is None:
+            return _Weights(source, first)
+        if cut.shape.is_winograd:
+            self.squares.write_weights(source, first, panel.vectors, wide)
+            return _Weights(wide, kernel.name_value("rewritten", 0))
+
+        def copy(start: Operand, size: int) -> None:
+            wide[start] = source.vector(size, first + start).cast(wide.element)
+
+        each_chunk(kernel, panel.vectors * cut.block_bytes, copy)
+        return _Weights(wide, kernel.name_value("rewritten", 0))
 
     def _column(self, panel: _Panel, v: int) -> Value:
         """Where a vector of the panel begins among the columns."""
@@ -155,7 +239,7 @@ class _Writing:
         return addresses
 
     def _in_vectors(
-        self, n: Value, columns: list[Value], addresses: list[Value], weights: Value, image: Buffer | None
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in registers; they leave them, to be read again in a loop."""
         cut, kernel, vectors, group = self.cut, self.kernel, len(columns), self.cut.dot.group
@@ -163,14 +247,14 @@ class _Writing:
         for r in range(cut.tile.rows):
             for v, column in enumerate(columns):
                 acc[r, v] = self.beginning.vector(cut.dot.lanes, column)
-        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.run // group, "k") as k:
+        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // group, "k") as k:
             for r in range(cut.tile.rows):
                 position = addresses[r] + tap + k * group
                 numbers = self.source.vector(group, n, position) if image is None else image.vector(group, position)
                 left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
                 for v in range(vectors):
                     first = packed + k * (vectors * cut.dot.bytes) + v * cut.dot.bytes
-                    cut.dot.step(kernel, acc, (r, v), left, self.weight, first)
+                    cut.dot.step(kernel, acc, (r, v), left, weights.buffer, first)
         sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), cut.dot.lanes)
         for r in range(cut.tile.rows):
             for v in range(vectors):
@@ -178,7 +262,7 @@ class _Writing:
         return sums
 
     def _in_tiles(
-        self, n: Value, columns: list[Value], addresses: list[Value], weights: Value, image: Buffer | None
+        self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
     ) -> Registers:
         """The sums of a tile in the processor's tiles. Rows of the image that are not equally far apart are copied for each
         step."""
@@ -189,7 +273,7 @@ class _Writing:
         tiles.begin(self.beginning, columns)
         apart = self._apart(image)
         rows = kernel.stack("rows", uint8, (cut.tile.rows * tiling.bytes,)) if apart is None else None
-        with self._taps(vectors, weights, image) as (tap, packed), kernel.loop(cut.shape.run // tiling.bytes, "k") as k:
+        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // tiling.bytes, "k") as k:
             firsts = [address + tap + k * tiling.bytes for address in addresses]
             if rows is None:
                 buffer, before = (self.source, (n,)) if image is None else (image, ())
@@ -199,7 +283,7 @@ class _Writing:
                     numbers = self.source.vector(tiling.bytes, n, first) if image is None else image.vector(tiling.bytes, first)
                     rows[r * tiling.bytes] = numbers
                 left = Left(rows, (), kernel.name_value("at", as_index(0)), tiling.bytes)
-            tiles.step(left, self.weight, packed + k * (vectors * cut.dot.lanes * tiling.bytes))
+            tiles.step(left, weights.buffer, packed + k * (vectors * cut.dot.lanes * tiling.bytes))
         tiles.end()
         return sums
 

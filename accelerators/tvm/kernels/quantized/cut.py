@@ -9,14 +9,17 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.kernels.language import Element, uint8
+from accelerators.errors import CompileError
+from accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.panels import MANY, PanelTile
 from accelerators.tvm.kernels.shared.tile import fitting
 from accelerators.tvm.kernels.shared.window import Convolved, window_of
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
 from graph.types import Array
 
@@ -26,17 +29,42 @@ NEAR = 24 << 10
 FRAME = 64 << 10
 """A copy of a band takes about so many bytes at most."""
 
+LARGE_FRAME = 256 << 10
+"""The same where bytes are copied as larger numbers: for each band the weights of all panels are copied too."""
+
 FEWEST = 16
 """The least number of pixels for which tiles are faster than vectors."""
 
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
 
+WHOLE = 256
+"""The rows of a band that are multiplied by so many weights, where any number of rows may come."""
+
+LOWEST = 32
+"""The fewest rows of a band there: a band has room for the highest tile, and its last one overlaps the one before."""
+
 LEAST_TASKS = 2
 """The least number of tasks for each thread, so that one that is held up can leave some to others."""
 
 READ = 16
 """Bytes of weights that a task reads, or of the image that it copies, in a cycle."""
+
+OFTEN = 4
+"""With so many tiles down a band it pays to lay a panel's weights out as the instruction likes them best."""
+
+SQUARE = 2
+"""Rows and columns of the results that are computed together by the fewer products of `winograd.py`."""
+
+NUMBERS = 16
+"""Products of each channel for such a square."""
+
+GROWTH = 9 * 128 * (4 + 2) * 255
+"""How much each channel may add to what stands between those products and the results: nine weights times four bytes, and nine
+times two, of which the largest sum that is no result consists."""
+
+SUMS = 512 << 10
+"""What stands for a band of the image takes about so many bytes at most."""
 
 TASK = 1000
 """Cycles that a task takes beside its work."""
@@ -59,8 +87,8 @@ class Shape(Convolved):
         window, plain = window_of(node), bool(node.attrs["plain"])
         if window.is_pointwise and not plain:
             window = window.flat()
-        batch, channels, outs, groups = (int(node.attrs[name]) for name in ("batch", "channels", "outs", "group"))
-        return cls(batch, window, channels, outs, groups, plain)
+        channels, outs, groups = (int(node.attrs[name]) for name in ("channels", "outs", "group"))
+        return cls(node.attrs["batch"], window, channels, outs, groups, plain)
 
     def taken_by(self, dot: Dot) -> Shape:
         """The shape as an instruction takes it."""
@@ -95,6 +123,15 @@ class Shape(Convolved):
         return self.is_plain or is_filled or not self.window.is_inside or self.element is not uint8
 
     @property
+    def is_winograd(self) -> bool:
+        """Are squares of results computed by fewer products of larger numbers? The numbers of a step have room for them, and the
+        sums stay within 32 bits."""
+        window = self.window
+        is_square = window.taps == (3, 3) and window.strides == window.dilations == (1, 1) and min(window.out) >= SQUARE
+        fits = self.reach * GROWTH < 1 << 31
+        return self.element is int16 and is_square and fits and not self.is_plain
+
+    @property
     def own(self) -> int:
         """Channels of the result in a group."""
         return self.outs // self.groups
@@ -125,7 +162,7 @@ class Cut:
     dot: Dot
     tile: Tile
     rows: int
-    """Rows of the result in a band."""
+    """Rows of the result in a band; the most that it has, where any number of them may come."""
     parts: int
     """Into how many ranges the panels are cut, for the threads to share."""
     parallel: bool
@@ -142,9 +179,23 @@ class Cut:
         return self.rows * self.shape.window.out[1]
 
     @property
+    def squares(self) -> int:
+        """Squares of results of a band; the last in each line overlaps the one before."""
+        return math.ceil(self.rows / SQUARE) * math.ceil(self.shape.window.out[1] / SQUARE)
+
+    @property
+    def length(self) -> int:
+        """How many rows all tiles of a band have: pixels, or squares of them."""
+        return self.squares if self.shape.is_winograd else self.pixels
+
+    @property
     def tiles(self) -> int:
         """Tiles down a band; the last overlaps the one before."""
-        return math.ceil(self.pixels / self.tile.rows)
+        return math.ceil(self.length / self.tile.rows)
+
+    def heights(self) -> list[PanelTile]:
+        """Lower tiles and this one, enough for any number of rows."""
+        return PanelTile(self.tile.rows, self.tile.vectors, self.dot.lanes).heights()
 
     @property
     def blocks(self) -> int:
@@ -160,12 +211,22 @@ class Cut:
         """About how many cycles the products of a band take in the largest of so many ranges of panels."""
         full, rest = divmod(self.blocks, self.tile.vectors)
         steps = math.ceil(full / parts) * self.tile.cycles(self.tile.vectors) + (self.tile.cycles(rest) if rest else 0.0)
-        return self.tiles * steps * self.shape.groups * self.shape.depth / self.dot.group
+        return self.tiles * steps * self.shape.groups * self._products / self.dot.group
+
+    @property
+    def _products(self) -> int:
+        """Products for each row of a tile and each column."""
+        return self.shape.reach * NUMBERS if self.shape.is_winograd else self.shape.depth
 
     @property
     def block_bytes(self) -> int:
         """Bytes of weights of one block."""
         return self.shape.depth * self.dot.lanes
+
+    @property
+    def widens(self) -> bool:
+        """Do tasks copy each panel's weights as larger numbers, before all tiles of the band read them?"""
+        return self.dot.column is not int8 and self.tiles >= OFTEN
 
     @property
     def weight_bytes(self) -> int:
@@ -207,14 +268,29 @@ class Cut:
 def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
     shape = shape.taken_by(dot_of(machine))
+    if isinstance(shape.window.out[0], Extent):
+        return _any_rows(shape, machine)
     threads = machine.threads_for(shape.batch * shape.window.pixels * shape.outs * shape.depth, BYTE_PRODUCTS)
     if threads == 1:
-        return _tiled(shape, machine, _even(shape.window.out[0], _rows(shape)), choose, lambda cut: cut.cycles(1))
+        return _tiled(shape, machine, _even(shape, _rows(shape)), choose, lambda cut: cut.cycles(1))
     shares = _Shares(threads)
     cuts = [_tiled(shape, machine, rows, _cheapest, shares.least) for rows in shares.rows(shape)]
     cut = _tiled(shape, machine, min(cuts, key=shares.least).rows, choose, shares.least)
     parts = min(shares.parts(cut), key=lambda parts: shares.time(cut, parts))
     return attrs.evolve(cut, parts=parts, parallel=True)
+
+
+def _any_rows(shape: Shape, machine: Machine) -> Cut:
+    """The cut of a product of matrices with any number of rows: tiles as for many, in bands of at most so many rows as stay near.
+    Where threads share it they share the panels too, since rows may be few."""
+    if has_tiles(machine) or not shape.window.is_flat or shape.is_plain:
+        raise CompileError("there is no product of bytes for any number of rows of these sizes")
+    rows = max(WHOLE if shape.outs * shape.depth >= HEAVY else NEAR // (shape.across * shape.element.bits // 8), LOWEST)
+    window = attrs.evolve(shape.window, sizes=(MANY, 1), out=(MANY, 1))
+    many = _tiled(attrs.evolve(shape, window=window), machine, MANY, choose, lambda cut: cut.cycles(1))
+    panels = max(1, many.blocks // many.tile.vectors)
+    parts = min(panels, LEAST_TASKS * machine.threads) if machine.threads > 1 else 1
+    return attrs.evolve(many, shape=shape, rows=rows, parts=parts, parallel=machine.threads > 1)
 
 
 Choose = Callable[[str, Iterable[Tile], Callable[[Tile], float]], Tile]
@@ -227,7 +303,8 @@ def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -
 
 def _tiled(shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Callable[[Cut], float]) -> Cut:
     """The cut into bands of so many rows, with the tile that suits it."""
-    dot, pixels = dot_of(machine), rows * shape.window.out[1]
+    dot = dot_of(machine)
+    pixels = Cut(shape, dot, Tile(1, 1), rows, 1, False).length
     if has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
@@ -248,11 +325,11 @@ class _Shares:
         high, threads = shape.window.out[0], self.threads
         fewest = math.ceil(high / _rows(shape))
         counts = {fewest, math.ceil(fewest / threads) * threads, threads // 2, *(turn * threads for turn in range(1, TASKS + 1))}
-        return sorted({math.ceil(high / count) for count in counts if fewest <= count <= high}, reverse=True)
+        return sorted({_even(shape, math.ceil(high / count)) for count in counts if fewest <= count <= high}, reverse=True)
 
     def parts(self, cut: Cut) -> list[int]:
         """Into how many ranges the panels may be cut, such that there are some tasks for each thread."""
-        panels, tasks = max(1, cut.blocks // cut.tile.vectors), cut.shape.batch * cut.bands
+        panels, tasks = max(1, cut.blocks // cut.tile.vectors), cut.shape.images * cut.bands
         return sorted({min(panels, math.ceil(turns * self.threads / tasks)) for turns in range(LEAST_TASKS, TASKS + 1)})
 
     def least(self, cut: Cut) -> float:
@@ -263,23 +340,31 @@ class _Shares:
         """About how many cycles pass until the last thread is through: with the products, and with what each task reads and
         copies for itself."""
         shape, window = cut.shape, cut.shape.window
-        turns = math.ceil(shape.batch * cut.bands * parts / self.threads)
+        turns = math.ceil(shape.images * cut.bands * parts / self.threads)
         read = cut.weight_bytes / parts
         if shape.copies:
             read += cut.rows * window.strides[0] * window.sizes[1] * shape.across * shape.element.bits / 8
+        if shape.is_winograd:
+            read += NUMBERS * shape.element.bits / 8 * (cut.squares * shape.across + shape.outs * shape.reach / parts)
         return turns * (cut.cycles(parts) + read / READ + TASK)
 
 
-def _even(size: int, step: int) -> int:
-    """About the step, so that pieces are equal."""
-    return math.ceil(size / math.ceil(size / step))
+def _even(shape: Shape, rows: int) -> int:
+    """About so many rows, so that bands are equal, and made of whole squares where those are computed together."""
+    high = shape.window.out[0]
+    rows = math.ceil(high / math.ceil(high / rows))
+    return min(high, math.ceil(rows / SQUARE) * SQUARE) if shape.is_winograd else rows
 
 
 def _rows(shape: Shape) -> int:
     """Rows of a band such that what its tiles read stays in a cache."""
     window = shape.window
     weights = shape.outs * shape.depth
+    if shape.is_winograd:
+        line = math.ceil(window.out[1] / SQUARE) * NUMBERS * shape.across * shape.element.bits // 8
+        return min(window.out[0], max(1, SUMS // line) * SQUARE)
     if weights >= HEAVY:
         return window.out[0]
     row = window.strides[0] * window.sizes[1] * shape.across * shape.element.bits // 8
-    return max(1, min(window.out[0], (FRAME if shape.copies else NEAR) // row))
+    frame = FRAME if shape.element is uint8 else LARGE_FRAME
+    return max(1, min(window.out[0], (frame if shape.copies else NEAR) // row))

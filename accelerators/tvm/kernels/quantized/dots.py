@@ -19,6 +19,7 @@ from accelerators.tvm.kernels.language import (
     Operand,
     Registers,
     Value,
+    int8,
     int16,
     int32,
     uint8,
@@ -53,6 +54,8 @@ class Dot:
     """How many registers a tile of so many rows and vectors takes beside its sums."""
     element: Element = uint8
     """What the image's bytes are read as; they are copied, if it is another type."""
+    column: Element = int8
+    """What the columns' bytes are best read as; a step takes them as bytes too."""
 
     @property
     def group(self) -> int:
@@ -91,7 +94,7 @@ class Dot:
 
         def apart(word: Value) -> list[Value]:
             bits, size = word.bits_as(uint32), self.element.bits
-            return [((bits >> (size * i)) & ((1 << size) - 1)).cast(int32) for i in range(self.group)]
+            return [((bits >> (size * i)) & ((1 << size) - 1)).cast(self.element).cast(int32) for i in range(self.group)]
 
         if left.type.lanes == 1:
             shared = apart(left)
@@ -134,6 +137,6 @@ _DOTS: dict[str, Callable[[int], Dot]] = {
     "amx-int8": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
     "avx512-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
     "avx-vnni": lambda lanes: Dot(lanes, True, _vnni, lambda rows, vectors: vectors + 2),
-    "avx2": lambda lanes: Dot(lanes, True, _pairs, lambda rows, vectors: vectors + 2, int16),
+    "avx2": lambda lanes: Dot(lanes, True, _pairs, lambda rows, vectors: vectors + 2, int16, int16),
     "plain": lambda lanes: Dot(lanes, False, None, lambda rows, vectors: vectors + 4),
 }

@@ -19,6 +19,7 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
+from accelerators.tvm.kernels.shared.tile import counted
 from accelerators.tvm.machine.machine import Machine
 
 LARGEST = 255
@@ -56,16 +57,17 @@ def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
     best = kernel.registers(f"{how}s", float32, (SUMS,), lanes)
     for i in range(SUMS):
         best[i] = 0.0
-    with kernel.loop(row.size // step, "v") as v:
+    count = counted(row.size)
+    with kernel.loop(count // step, "v") as v:
         for i in range(SUMS):
             best[i] = join(x.vector(lanes, v * step + i * lanes), best[i])
     for i in range(1, SUMS):
         best[0] = join(best[0], best[i])
     result = kernel.stack(f"{how}_of_all", float32, (1,))
     result[0] = join_lanes(how, best.buffer, lanes)
-    rest = row.size % step
+    rest = count % step
     with kernel.loop(rest, "e") as e:
-        result[0] = join(x[row.size - rest + e], result[0])
+        result[0] = join(x[count - rest + e], result[0])
     return result[0]
 
 

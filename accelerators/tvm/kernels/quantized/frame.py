@@ -52,16 +52,17 @@ class Frame:
         """Where the copy stands."""
         return kernel.memory("image", self.shape.element, (self.size,))
 
-    def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value) -> None:
-        """Fill it, for image n and the band that begins at row `top` of the result."""
+    def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value, down: Operand | None = None) -> None:
+        """Fill it, for image n and the band that begins at row `top` of the result; of a band that may have fewer rows than
+        others, so many rows."""
         window, across = self.shape.window, self.shape.across
-        if self.is_straight:
+        if self.is_straight and down is None:
             start = kernel.name_value("first", top * (window.strides[0] * window.sizes[1] * across))
             _copied(kernel, source, into, n, start, top * 0, self.size)
             return
         left = min(window.before[1], self.wide)
         inside = max(min(window.sizes[1], self.wide - left), 0)
-        with kernel.loop(self.down, "r") as r:
+        with kernel.loop(self.down if down is None else down, "r") as r:
             row = kernel.name_value("row", top * window.strides[0] + r - window.before[0])
             first = kernel.name_value("first", r * (self.wide * across))
             with kernel.when((row >= 0) & (row < window.sizes[0])):

@@ -10,6 +10,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Value
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 PIXELS = 64
 """A task joins about so many pixels."""
@@ -25,7 +26,8 @@ def joined(body: Body, machine: Machine) -> Draft | None:
     pixels = math.prod(sizes)
     shapes = {i: (pixels, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
     kernel, inputs, (result,) = problem.kernel("joined", shapes, [(pixels, channels)])
-    each = next(count for count in range(min(PIXELS, pixels), 0, -1) if pixels % count == 0)
+    known = math.prod(size for size in sizes if not isinstance(size, Extent))
+    each = next(count for count in range(min(PIXELS, known), 0, -1) if known % count == 0)
     lanes = machine.lanes * 32 // result.element.bits
     parallel = machine.threads_for(pixels * channels // 4) > 1
     with kernel.tasks(pixels // each, "task", parallel) as task, kernel.loop(each, "p") as p:

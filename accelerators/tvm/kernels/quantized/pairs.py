@@ -15,6 +15,7 @@ from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
 from accelerators.tvm.kernels.language import (
     Buffer,
+    Element,
     Kernel,
     Operand,
     Registers,
@@ -22,10 +23,10 @@ from accelerators.tvm.kernels.language import (
     constant,
     float32,
     int8,
-    int16,
     int32,
     minimum,
     uint8,
+    uint16,
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.cut import Tile
@@ -273,7 +274,7 @@ class _Writing:
     def _pack(self, head: Head, columns: list[Value]) -> Buffer:
         """A panel as the instruction takes it: [step][vector][the bytes of a step], with a sign."""
         cut, kernel = self.cut, self.kernel
-        packed = kernel.memory("packed", int8, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
+        packed = kernel.memory("packed", cut.dot.column, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
         whole = cut.steps - bool(cut.rest)
         with kernel.loop(whole, "k") as k:
             self._pack_step(packed, head, columns, k, cut.dot.group)
@@ -286,12 +287,12 @@ class _Writing:
         for v, column in enumerate(columns):
             to = kernel.name_value("to", (step * cut.tile.vectors + v) * cut.dot.bytes)
             if count < group or cut.stored < cut.dot.lanes:
-                packed[to] = constant(0, int8, cut.dot.bytes)
+                packed[to] = constant(0, packed.element, cut.dot.bytes)
             if not cut.dot.is_by_columns:
                 for byte in range(count):
                     with kernel.loop(cut.stored, "c") as c:
                         at = self.right.at(head, step * group + byte, column + c)
-                        packed[to + cut.dot.position(c, byte)] = _signed(self.right.buffer[at])
+                        packed[to + cut.dot.position(c, byte)] = _signed(self.right.buffer[at]).cast(packed.element)
             elif self.right.strides.steps[-1] == 1 and cut.stored == cut.dot.lanes:
                 rows = [self.right.buffer.vector(cut.stored, self.right.at(head, step * group + i, column)) for i in range(count)]
                 packed[to] = self._interleaved(rows)
@@ -300,20 +301,21 @@ class _Writing:
                     packed[to + c * group] = self._word(head, step, column + c, count)
 
     def _word(self, head: Head, step: Operand, column: Operand, count: int) -> Value:
-        """Some neighbours of a column, as bytes with a sign."""
+        """Some neighbours of a column, with a sign."""
         group = self.cut.dot.group
         at = [self.right.at(head, step * group + i, column) for i in range(count)]
         if count == group and self.right.strides.steps[-2] == 1:
-            return _signed(self.right.buffer.vector(group, at[0]))
+            return _signed(self.right.buffer.vector(group, at[0])).cast(self.cut.dot.column)
         return self._interleaved([self.right.buffer[position] for position in at])
 
     def _interleaved(self, rows: list[Value]) -> Value:
-        """Some vectors of bytes as one with signs, the bytes of each lane side by side, filled up by zeros."""
-        kind = int32 if self.cut.dot.group == 4 else int16
-        word, *others = [_signed(row).bits_as(uint8).cast(kind) for row in rows]
+        """Some vectors of bytes as one with signs, the numbers of each lane side by side, filled up by zeros."""
+        wide = self.cut.dot.column
+        bits: Element = uint8 if wide is int8 else uint16
+        word, *others = [_signed(row).cast(wide).bits_as(bits).cast(int32) for row in rows]
         for i, row in enumerate(others, 1):
-            word = word | (row << (8 * i))
-        return word.regrouped(int8)
+            word = word | (row << (wide.bits * i))
+        return word.regrouped(wide)
 
     def _beginning(self, packed: Buffer) -> Buffer | None:
         """What the sums begin with: the columns' sums times the left matrix's zero point, and what both zero points make."""

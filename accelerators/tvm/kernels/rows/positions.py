@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
+    Operand,
     Value,
     constant,
     element_named,
@@ -27,8 +28,11 @@ from accelerators.tvm.kernels.language import (
     select,
 )
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import counted, pieces
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""
@@ -46,17 +50,17 @@ def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
         return None
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    if size >= 2**31:
+    if not isinstance(size, Extent) and size >= 2**31:
         return None
     order = _Order.of(dtype, node.op == "ArgMax", bool(node.attrs.get("select_last_index", 0)))
     width = machine.lanes * STRIPS
     kernel, (x,), (y,) = problem.kernel("positions", {0: (outer, size, inner)}, [(outer, inner)])
-    pieces = outer if inner == 1 else outer * -(-inner // width)
-    with kernel.tasks(pieces, "p", machine.threads_for(outer * size * inner) > 1) as p:
+    strips = 1 if inner == 1 else pieces(inner, width)
+    with kernel.tasks(counted(outer) * strips, "p", is_shared_out(outer * size * inner, machine)) as p:
         if inner == 1:
-            y[p, 0] = _along_rows(kernel, x, p, size, width, order).cast(int64)
+            y[p, 0] = _along_rows(kernel, x, p, counted(size), width, order).cast(int64)
         else:
-            _across(kernel, x, y, p, size, inner, width, order)
+            _across(kernel, x, y, p, counted(size), counted(inner), width, order)
     return problem.draft(kernel, "positions")
 
 
@@ -137,13 +141,13 @@ class _Best:
         """Buffers on the stack for a strip of so many numbers."""
         return cls(kernel, order, kernel.stack("best", order.element, (width,)), kernel.stack("at", int32, (width,)))
 
-    def begin(self, count: int, number: Callable[[Value], Value]) -> None:
+    def begin(self, count: Operand, number: Callable[[Value], Value]) -> None:
         """The first numbers are the best."""
         with self.kernel.loop(count, "j") as j:
             self.numbers[j] = self.order.key(number(j))
             self.positions[j] = 0
 
-    def offer(self, count: int, number: Callable[[Value], Value], position: Value) -> None:
+    def offer(self, count: Operand, number: Callable[[Value], Value], position: Value) -> None:
         """Numbers that come after those before: where one is better, it and its position are kept."""
         with self.kernel.loop(count, "j") as j:
             new, best = self.order.key(number(j)), self.numbers[j]
@@ -152,21 +156,21 @@ class _Best:
 
 
 def _across(
-    kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int, inner: int, width: int, order: _Order
+    kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int | Value, inner: int | Value, width: int, order: _Order
 ) -> None:
     """A strip of the numbers behind the dimension; the last may be narrower."""
-    pieces, rest = -(-inner // width), inner % width
+    strips, rest = pieces(inner, width), inner % width
     best = _Best.of(kernel, width, order)
-    row, first = kernel.name_value("o", p // pieces), kernel.name_value("f", p % pieces * width)
+    row, first = kernel.name_value("o", p // strips), kernel.name_value("f", p % strips * width)
 
-    def strip(count: int) -> None:
+    def strip(count: Operand) -> None:
         best.begin(count, lambda j: x[row, 0, first + j])
         with kernel.loop(size - 1, "k") as k:
             best.offer(count, lambda j: x[row, k + 1, first + j], k + 1)
         with kernel.loop(count, "j") as j:
             y[row, first + j] = best.positions[j].cast(int64)
 
-    if not rest or inner < width:
+    if isinstance(inner, int) and (not rest or inner < width):
         strip(rest or width)
         return
     with kernel.when(first < inner - rest):
@@ -175,16 +179,30 @@ def _across(
         strip(rest)
 
 
-def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int, width: int, order: _Order) -> Value:
-    """The row in strips, each position with its own best; the earliest (or last) of the best ones wins: where it stands."""
-    if size < 2 * width:
-        best = _Best.of(kernel, 1, order)
-        best.begin(1, lambda j: x[p, 0, 0])
-        with kernel.loop(size - 1, "k") as k:
-            best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
+def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: int, order: _Order) -> Value:
+    """Where the best number of a row stands: of a short one number by number."""
+    if isinstance(size, int):
+        best = _Best.of(kernel, 1 if size < 2 * width else width, order)
+        (_one_by_one if size < 2 * width else _in_strips)(best, x, p, size, width)
         return best.positions[0]
-    strips, rest = size // width, size % width
     best = _Best.of(kernel, width, order)
+    with kernel.when(size < 2 * width):
+        _one_by_one(best, x, p, size, width)
+    with kernel.otherwise():
+        _in_strips(best, x, p, size, width)
+    return best.positions[0]
+
+
+def _one_by_one(best: _Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
+    """The row number by number."""
+    best.begin(1, lambda j: x[p, 0, 0])
+    with best.kernel.loop(size - 1, "k") as k:
+        best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
+
+
+def _in_strips(best: _Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
+    """The row in strips, each position with its own best; the earliest (or last) of the best ones wins."""
+    kernel, order, strips, rest = best.kernel, best.order, size // width, size % width
     best.begin(width, lambda j: x[p, j, 0])
     with kernel.loop(strips - 1, "k") as k:
         best.offer(width, lambda j: x[p, (k + 1) * width + j, 0], k + 1)
@@ -193,7 +211,6 @@ def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int, width: int, orde
     _join(best, width)
     with kernel.loop(rest, "j") as j:
         _take(best, order.key(x[p, strips * width + j, 0]), (strips * width + j).cast(int32), order.wins)
-    return best.positions[0]
 
 
 def _join(best: _Best, width: int) -> None:

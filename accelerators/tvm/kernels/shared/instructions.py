@@ -26,13 +26,12 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.numbers import HALVES, read
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import BY_NAME
-from graph.types import Array
 
 Number = Callable[[Value, Operand], Value]
 """Something of the left matrix in a row of the tile, at a step of the depth."""
 
 Add = Callable[[Value, Value, Value], Value]
-"""A vector of sums, with the products of something of the left matrix and a vector of the right one."""
+"""A vector of sums, with the products of something of the left matrix, in every lane, and a vector of the right one."""
 
 
 @attrs.frozen(slots=True)
@@ -64,23 +63,13 @@ class Instruction:
             return read(buffer, (position,), lanes)
         return buffer.vector(self.group * lanes, position).regrouped(int32)
 
-    def group_into(self, panel: Array, columns: Array) -> None:
-        """Fill a flat panel with columns [depth, column]: the neighbours of each group stand side by side, zeros fill up the last
-        group.
-        """
-        grouped = panel.reshape(-1, columns.shape[1], self.group)
-        for i in range(self.group):
-            neighbours = columns[i :: self.group]
-            grouped[: len(neighbours), :, i] = neighbours
-            grouped[len(neighbours) :, :, i] = 0
-
 
 def _multiply_and_add(total: Value, left: Value, right: Value) -> Value:
-    return total + left.spread(right.type.lanes) * right
+    return total + left * right
 
 
 def _dot_bfloat16(total: Value, left: Value, right: Value) -> Value:
-    return dot_bfloat16(total, left.spread(right.type.lanes), right)
+    return dot_bfloat16(total, left, right)
 
 
 def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
@@ -92,7 +81,6 @@ def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
     def odd(pair: Value) -> Value:
         return flushed((pair & -65536).bits_as(float32))
 
-    left = left.spread(right.type.lanes)
     total = flushed(total + odd(left) * odd(right))
     return flushed(total + odd(left << 16) * odd(right << 16))
 

@@ -75,8 +75,14 @@ class Tile:
     ) -> None:
         """One product for each sum, or as many as the instruction makes: the number of row r times the vector that begins at a
         column of the tile."""
-        with self.each(kernel) as (r, v):
-            acc[r, v] = instruction.add(acc[r, v], number(r), vector(v * self.lanes))
+        kind = vector(as_index(0)).type
+        read = kernel.registers("read", kind.element, (self.vectors,), kind.lanes)
+        with kernel.unroll(self.vectors, "v") as v:
+            read[v] = vector(v * self.lanes)
+        with kernel.unroll(self.rows, "r") as r:
+            spread = kernel.name_value("number", number(r).spread(self.lanes))
+            with kernel.unroll(self.vectors, "v") as v:
+                acc[r, v] = instruction.add(acc[r, v], spread, read[v])
 
     @contextmanager
     def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
@@ -119,7 +125,7 @@ def start(piece: Value, step: int, size: int | Value) -> Operand:
     return piece * step if is_whole else minimum(piece * step, size - step)
 
 
-def pieces(size: int, step: int) -> Operand:
+def pieces(size: int | Value, step: int) -> Operand:
     """How many pieces of `step` cover the size; the last overlaps the one before where they do not divide."""
     return math.ceil(size / step) if isinstance(size, int) else (as_index(size) + (step - 1)) // step
 

@@ -74,6 +74,11 @@ class Window:
         return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
 
     @property
+    def is_flat(self) -> bool:
+        """Is each result made of one pixel of a single column?"""
+        return self.is_pointwise and self.out[1] == 1
+
+    @property
     def is_sampled(self) -> bool:
         """Is each result made of one pixel, and are pixels between left out?"""
         return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
@@ -107,6 +112,11 @@ class Convolved:
     outs: int
     """The channels of the result."""
     groups: int
+
+    @property
+    def images(self) -> int:
+        """The number of images that work is cut for: where any number comes, each is cut as if it came alone."""
+        return 1 if isinstance(self.batch, Extent) else self.batch
 
 
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:

@@ -15,6 +15,7 @@ from accelerators.tvm.code.codegen import generate
 from accelerators.tvm.kernels.language import Kernel, emit, float32, int32
 from accelerators.tvm.kernels.shared.choice import choosing
 from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
+from accelerators.tvm.kernels.shared.panel_layout import group_into
 from accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used, best_instructions
@@ -37,7 +38,7 @@ def sums(add: Any, machine: Machine, total: Any, left: Any, right: Any) -> Any:
     start = kernel.input("start", float32, total.shape)
     y = kernel.output("y", float32, total.shape)
     with kernel.loop(len(left), "row") as row:
-        y[row, 0] = add(start.vector(16, row, 0), a[row], b.vector(16, row, 0))
+        y[row, 0] = add(start.vector(16, row, 0), a[row].spread(16), b.vector(16, row, 0))
     function = generate({"k": emit(kernel)}, machine.target)
     result = np.zeros_like(total)
     tensors = [tvm.runtime.tensor(array) for array in (left, right, total, result)]
@@ -91,9 +92,9 @@ def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, tur
 
 def test_neighbours_along_the_depth_stand_side_by_side_and_zeros_fill_up() -> None:
     columns, panel = np.arange(1, 11).reshape(5, 2), np.full((6, 2), -1)
-    DOT_BFLOAT16.group_into(panel, columns)
+    group_into(panel, columns, 2)
     assert panel.reshape(-1).tolist() == [1, 3, 2, 4, 5, 7, 6, 8, 9, 0, 10, 0]
-    FMA.group_into(panel[:5], columns)
+    group_into(panel[:5], columns, 1)
     assert panel[:5].tolist() == columns.tolist()
 
 

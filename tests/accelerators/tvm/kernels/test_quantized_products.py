@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.kernels.quantized.cut import Shape, make_cut
 from accelerators.tvm.kernels.quantized.dots import dot_of
+from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
@@ -26,6 +28,9 @@ LAYERS = {
     "pixels": Layer(64, 40, (5, 7)),
     "samples": Layer(8, 20, (9, 7), strides=(2, 2), dtype="int8", point=-3, stored="int8", after=-1),
     "window": Layer(12, 33, (8, 6), (3, 3), dilations=(1, 2), pads=(0, 1, 2, 1), relu=True, batch=2),
+    "squares": Layer(12, 33, (8, 7), (3, 3), pads=(1, 1, 1, 1), relu=True, batch=2),
+    "squares of groups": Layer(10, 24, (5, 2), (3, 3), pads=(0, 1, 1, 2), group=2, dtype="int8", point=-7),
+    "one square": Layer(40, 16, (4, 4), (3, 3)),
     "channels": Layer(7, 5, (4, 6), (2, 2), biased=False),
     "each channel": Layer(20, 20, (9, 8), (3, 3), (2, 1), pads=(1, 1, 1, 1), group=20, batch=2, relu=True),
     "each of few channels": Layer(5, 5, (6, 7), (3, 2), dilations=(2, 1), group=5, dtype="int8", point=4),
@@ -53,6 +58,37 @@ def test_a_convolution_is_exact(kind: str, name: str) -> None:
     assert np.array_equal(model.run([x], [None])[0], layer.expected(x))
 
 
+def is_winograd(layer: Layer, name: str) -> bool:
+    """Is a layer computed by fewer products where there is this instruction?"""
+    pads = layer.pads
+    spans = [(k - 1) * d + 1 for k, d in zip(layer.taps, layer.dilations, strict=True)]
+    seen = (layer.size[0] + pads[0] + pads[2], layer.size[1] + pads[1] + pads[3])
+    rows, columns = ((n - span) // step + 1 for n, span, step in zip(seen, spans, layer.strides, strict=True))
+    window = Window(layer.size, (rows, columns), layer.taps, layer.strides, layer.dilations, (pads[0], pads[1]))
+    shape = Shape(layer.batch, window, layer.channels, layer.outs, layer.group, False)
+    return make_cut(shape, with_instruction(Machine("cpu", "haswell", 1, 8, 16), name)).shape.is_winograd
+
+
+def test_an_instruction_with_room_for_larger_numbers_computes_squares() -> None:
+    wanted = {"squares", "squares of groups", "one square", "groups"}
+    assert {kind for kind, layer in LAYERS.items() if layer.group < layer.channels and is_winograd(layer, "avx2")} == wanted
+    assert not any(is_winograd(LAYERS["squares"], name) for name in NAMES if name != "avx2")
+    deepest = Layer(1218, 8, (2, 2), (3, 3), pads=(1, 1, 1, 1))
+    assert is_winograd(deepest, "avx2") and not is_winograd(attrs.evolve(deepest, channels=1219), "avx2")
+
+
+@pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, 1), (-1, 1, -1), (1, 1, -1)])
+def test_the_largest_sums_of_squares_are_exact(signs: tuple[int, int, int]) -> None:
+    """As many channels as fit, with the signs that make sums of weights and of the image the largest."""
+    weight = np.where(np.outer(signs, signs) > 0, 127, -128).astype("int8") * np.ones((8, 1218, 1, 1), "int8")
+    image = np.where(np.add.outer(np.arange(6), np.arange(5)) % 3 == 0, 0, 255).astype("uint8")
+    given = np.broadcast_to(image, (1, 1218, 6, 5)).copy()
+    node = pt.op("ConvInteger", pt.variable("x", "uint8", given.shape), pt.constant(weight))
+    (sums,) = made_by(pt.apply_pass(pt.Graph([node]), "InferShape"), [given], "avx2")
+    seen = np.lib.stride_tricks.sliding_window_view(image.astype(int), (3, 3))
+    assert np.array_equal(sums[0], np.broadcast_to(1218 * (seen * weight[0, 0]).sum((2, 3)), (8, 4, 3)))
+
+
 @st.composite
 def layers(draw: st.DrawFn) -> Layer:
     """Convolutions of every shape, small."""
@@ -66,8 +102,11 @@ def layers(draw: st.DrawFn) -> Layer:
     sizes = tuple((k - 1) * d + draw(st.integers(1, 9)) for k, d in zip(taps, dilations, strict=True))
     dtype, result = draw(st.sampled_from(("uint8", "int8"))), draw(st.sampled_from(("uint8", "int8")))
     low = 0 if dtype == "uint8" else -128
+    strides = pair(1, 2)
+    if draw(st.booleans()):
+        taps, strides, dilations, sizes = (3, 3), (1, 1), (1, 1), pair(4, 12)
     return Layer(
-        channels, outs, sizes, taps, pair(1, 2), dilations, pads, group, draw(st.integers(1, 2)),
+        channels, outs, sizes, taps, strides, dilations, pads, group, draw(st.integers(1, 2)),
         draw(st.integers(low, low + 255)), dtype, draw(st.integers(0, 100)), result, draw(st.booleans()), draw(st.booleans()),
     )
 
@@ -93,7 +132,7 @@ def test_very_many_convolutions_are_exact(layer: Layer, name: str, threads: int)
     check_one(layer, name, threads)
 
 
-@pytest.mark.parametrize("kind", ["window", "image"])
+@pytest.mark.parametrize("kind", ["window", "image", "squares"])
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
     kind: str, name: str, monkeypatch: pytest.MonkeyPatch

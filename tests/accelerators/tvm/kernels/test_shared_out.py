@@ -83,8 +83,8 @@ def test_a_row_by_a_matrix_is_cut_into_equal_shares(threads: int, tasks: int) ->
 def test_bands_that_do_not_fit_a_cache_are_a_multiple_of_the_threads() -> None:
     window = Window((224, 224), (224, 224), (3, 3), (1, 1), (1, 1), (1, 1))
     shape = bands.Shape(window=window, batch=1, channels=64, outs=64, groups=1, plain=False, shuffled=False)
-    alone, shared = (bands.cut_bands(shape, Machine("cpu", "znver4", threads, 16, 32)) for threads in (1, 4))
-    assert alone.down > 16 and shared.down % 4 == 0
+    alone, two, four = (bands.cut_bands(shape, Machine("cpu", "znver4", threads, 16, 32)) for threads in (1, 2, 4))
+    assert alone.down > 16 and two.down % 2 == 0 and four.down % 4 == 0
 
 
 def test_a_pool_of_many_numbers_is_shared_among_threads() -> None:

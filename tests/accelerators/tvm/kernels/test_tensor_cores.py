@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +12,23 @@ from hypothesis import strategies as st
 
 import partita as pt
 from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.kernels.attention import gpu_attention
+from accelerators.tvm.kernels.attention.tensor_attention import TensorCut, tensor_cuts
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.convolution import gpu_conv
 from accelerators.tvm.kernels.language import Kernel, uint16, uint32
 from accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.matmul import gpu_gemm
+from accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
 from accelerators.tvm.kernels.shared.gpu_tile import Work
+from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
 from accelerators.tvm.machine.gpu import cuda_gpu
 from accelerators.tvm.machine.machine import gpu_machine
 from graph.interpret import interpret
 from graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
-from tests.accelerators.tvm.lockstep import Hazard, run
+from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
 from tests.accelerators.tvm.running import compiled, doubled
 
 pytest.importorskip("tvm")
@@ -39,8 +43,9 @@ def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
     return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(numpy_dtype(dtype))
 
 
-def matches(out: pt.Node, schedule: str, *inputs: Array) -> None:
-    """The kernel of a body computes in numpy what the ops do in double precision, but for the rounding of the result."""
+def matches(out: pt.Node, schedule: str, *inputs: Array, off: float = 2e-4) -> None:
+    """The kernel of a body computes in numpy what the ops do in double precision, but for the rounding of the result and a
+    difference that any number may have."""
     body = make_body(pt.apply_pass(pt.Graph([out], opsets={"": 22}), "InferShape"))
     draft = draft_kernel(body, gpu_machine("sm_80"))
     assert draft is not None and draft.kernel is not None and draft.schedule == schedule
@@ -50,7 +55,7 @@ def matches(out: pt.Node, schedule: str, *inputs: Array) -> None:
         (result,) = run(draft.kernel, laid_out)
     (wanted,) = interpret(doubled(pt.Graph([out], opsets={"": 22})), [array.astype("d") for array in inputs])
     step = 2.0**-8 if result.dtype == numpy_dtype("bfloat16") else 2.0**-11
-    np.testing.assert_allclose(result.astype("d").reshape(wanted.shape), wanted, rtol=1.1 * step, atol=2e-4)
+    np.testing.assert_allclose(result.astype("d").reshape(wanted.shape), wanted, rtol=1.1 * step, atol=off)
 
 
 @EXAMPLES
@@ -81,6 +86,78 @@ def test_convolutions_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObje
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu_conv, "_best", lambda image, machine, on_tensor_cores: tile)
         matches(out, "gpu_convolution_on_tensor_cores", numbers(batch, groups * inner, *sizes, dtype=dtype, seed=2))
+
+
+MASKS = "none", "causal", "keys", "all keys"
+
+
+@EXAMPLES
+@given(HALVES, st.sampled_from([1, 2, 4]), st.sampled_from([16, 32, 64]), st.sampled_from(MASKS), st.data())
+def test_attention_of_any_cut(dtype: str, warps: int, step: int, masked: str, data: st.DataObject) -> None:
+    """Lengths that leave rests, from one tile of keys to several; depths that are copied by 16 bytes, by less, and number by
+    number; keys and values whichever way they lie; masked keys, and rows with no key at all."""
+    draw = data.draw
+    rows, keys = draw(st.integers(1, 70)), draw(st.integers(16, 140))
+    depth, columns = (draw(st.sampled_from([16, 17, 24, 32, 38, 64])) for _ in range(2))
+    layouts = [draw(st.sampled_from([(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)])) for _ in range(3)]
+    cut = TensorCut(warps, step)
+    check_attention(dtype, cut, (rows, keys, depth, columns), masked, layouts)
+
+
+@pytest.mark.parametrize("depth", [80, 96, 128])
+def test_attention_of_large_heads(depth: int) -> None:
+    """The cut that is taken for them."""
+    cut = next(tensor_cuts(cuda_gpu("sm_80"), 2, 33, 50, depth, depth))
+    check_attention("bfloat16", cut, (33, 50, depth, depth), "causal", [(0, 2, 1, 3)] * 3)
+
+
+def check_attention(
+    dtype: str, cut: TensorCut, sizes: tuple[int, int, int, int], masked: str, layouts: Sequence[tuple[int, ...]]
+) -> None:
+    """Two sequences of two heads; `layouts` say how queries, keys and values lie in memory."""
+    rows, keys, depth, columns = sizes
+    kind = numpy_dtype(dtype).type
+    arrays, matrices = laid_out([(rows, depth), (keys, depth), (keys, columns)], layouts, dtype)
+    query, key, value = matrices
+    scores = pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = pt.op("Mul", scores, pt.constant(kind(0.5)))
+    if masked == "causal":
+        arrays.append(np.where(np.arange(keys) > np.arange(rows)[:, None], kind(-np.inf), kind(0))[None, None])
+        scores = pt.op("Add", scores, pt.variable("m", dtype, arrays[-1].shape))
+    elif masked != "none":
+        arrays.append(np.broadcast_to(np.arange(keys) >= (keys if masked == "all keys" else keys - 3), (1, 1, 1, keys)).copy())
+        scores = pt.op("Where", pt.variable("m", "bool", arrays[-1].shape), scores, pt.constant(kind(-np.inf)))
+    weights = pt.op("Softmax", scores, axis=-1)
+    if masked == "all keys":
+        weights = pt.op("Where", pt.op("IsNaN", weights), pt.constant(kind(0)), weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_attention, "tensor_cuts", lambda *sizes: iter([cut]))
+        off = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
+        matches(pt.op("MatMul", weights, value), "gpu_attention_on_tensor_cores", *arrays, off=off)
+
+
+def laid_out(shapes: Sequence[Shape], layouts: Sequence[tuple[int, ...]], dtype: str) -> tuple[list[Array], list[pt.Node]]:
+    """Matrices of two sequences of two heads, whose dimensions stand in memory in this order: numbers, and the values."""
+    arrays, matrices = list[Array](), list[pt.Node]()
+    for i, (shape, order) in enumerate(zip(shapes, layouts, strict=True)):
+        arrays.append(numbers(*[(2, 2, *shape)[d] for d in order], dtype=dtype, seed=i) * numpy_dtype(dtype).type(2))
+        variable = pt.variable("qkv"[i], dtype, arrays[-1].shape)
+        matrices.append(pt.op("Transpose", variable, perm=[int(d) for d in np.argsort(order)]))
+    return arrays, matrices
+
+
+@EXAMPLES
+@given(HALVES, st.sampled_from(SMALL), st.data())
+def test_products_of_two_values_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObject) -> None:
+    """Both matrices whichever way they lie, with a scaling, an activation and another order of the result."""
+    draw = data.draw
+    rows, depth, columns = draw(st.integers(1, 35)), draw(st.sampled_from([3, 16, 34, 60, 72])), draw(st.integers(2, 20))
+    layouts = [draw(st.sampled_from([(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)])) for _ in range(2)]
+    arrays, (left, right) = laid_out([(rows, depth), (depth, columns)], layouts, dtype)
+    out = pt.op("Relu", pt.op("MatMul", pt.op("Mul", left, pt.constant(numpy_dtype(dtype).type(0.5))), right))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_values, "choose", lambda name, candidates, cost: tile)
+        matches(pt.op("Transpose", out, perm=[0, 2, 1, 3]), "gpu_product_on_tensor_cores", *arrays)
 
 
 def product(dtype: str, rows: int = 128, depth: int = 768, columns: int = 768) -> pt.Node:
@@ -142,6 +219,61 @@ def test_it_is_assembled_and_nothing_is_spilled(tmp_path: Path) -> None:
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx and "cp.async.cg.shared.global" in ptx
     for arch in ("sm_80", "sm_90", "sm_100"):
         check_nothing_is_spilled(ptx, arch, tmp_path)
+
+
+def layer(dtype: str, heads: int, length: int, depth: int) -> pt.Graph:
+    """An attention with a mask, as exporters write it: heads stand side by side in memory."""
+    given = [pt.variable(name, dtype, (1, length, heads, depth)) for name in "qkv"]
+    query, key, value = (pt.op("Transpose", x, perm=[0, 2, 1, 3]) for x in given)
+    scores = pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 1, 3, 2]))
+    scaled = pt.op("Mul", scores, pt.constant(numpy_dtype(dtype).type(0.125)))
+    masked = pt.op("Add", scaled, pt.variable("m", dtype, (1, 1, length, length)))
+    out = pt.op("Transpose", pt.op("MatMul", pt.op("Softmax", masked, axis=-1), value), perm=[0, 2, 1, 3])
+    return pt.apply_pass(pt.Graph([out], opsets={"": 22}), "InferShape")
+
+
+def test_attention_without_barriers_is_seen() -> None:
+    """Two warps read the keys that both of them copy."""
+    graph = layer("float16", 2, 40, 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_attention, "tensor_cuts", lambda *sizes: iter([TensorCut(2, 16)]))
+        draft = draft_kernel(make_body(graph), gpu_machine("sm_80"))
+    assert draft is not None and draft.kernel is not None
+    arrays = [numbers(1, 40, 2, 32, dtype="float16") for _ in "qkv"] + [numbers(1, 1, 40, 40, dtype="float16")]
+    run(draft.kernel, arrays)
+    with pytest.raises(Hazard, match="another thread"):
+        run(without_barriers(draft.kernel), arrays)
+
+
+SIZES = [
+    ("bfloat16", 12, 128, 64),
+    *[pytest.param(dtype, heads, length, depth, marks=pytest.mark.slow) for dtype, heads, length, depth in (
+        ("float16", 32, 1024, 128), ("bfloat16", 8, 150, 80), ("float16", 64, 512, 96), ("bfloat16", 4, 4096, 32),
+        ("bfloat16", 4, 256, 192),
+    )],
+]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("dtype", "heads", "length", "depth"), SIZES)
+def test_attention_is_one_launch_and_nothing_is_spilled(
+    dtype: str, heads: int, length: int, depth: int, tmp_path: Path
+) -> None:
+    """A model that is stored so needs no casts."""
+    (kernel,) = compiled(layer(dtype, heads, length, depth), "cuda", ARCH="sm_80").kernels()
+    assert kernel.schedule == "gpu_attention_on_tensor_cores"
+    assert "mma.sync.aligned.m16n8k16" in kernel.assembly and "ex2.approx" in kernel.assembly
+    for arch in ("sm_80", "sm_90", "sm_100"):
+        check_nothing_is_spilled(kernel.assembly, arch, tmp_path)
+
+
+def test_attention_fills_the_gpu() -> None:
+    """A long sequence, a short one, and heads that are too deep for a warp's registers."""
+    gpu = cuda_gpu("sm_80")
+    assert next(tensor_cuts(gpu, 12, 1024, 1024, 64, 64)) == TensorCut(4, 64)
+    assert next(tensor_cuts(gpu, 12, 128, 128, 64, 64)) == TensorCut(1, 64)
+    assert next(tensor_cuts(gpu, 12, 128, 20, 128, 128)).keys == 32
+    assert next(tensor_cuts(gpu, 12, 128, 128, 512, 512), None) is None
 
 
 @pytest.mark.slow

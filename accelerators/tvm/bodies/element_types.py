@@ -1,0 +1,40 @@
+"""What a kernel reads and stores, in words, and why it computes in float32 where less was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+
+WIDE = "partita.wide"
+"""Metadata: why an op computes in float32, though its graph computes in less."""
+
+
+def element_types(body: Body) -> str:
+    """The element types of the values that the kernel reads, of its largest matrix of weights, and of what it stores; one alone
+    where all are the same."""
+    inputs = [node[0] for node in body.graph.inputs]
+    matrices = [entry for entry in inputs[body.values :] if len(shape_of(entry)) > 1]
+    largest = sorted(matrices, key=lambda entry: math.prod(shape_of(entry)))[-1:]
+    read = ", ".join(dict.fromkeys(element_of(entry) for entry in (*inputs[: body.values], *largest)))
+    stored = ", ".join(dict.fromkeys(element_of(entry) for entry in body.graph.outputs))
+    return stored if read in ("", stored) else f"{read} -> {stored}"
+
+
+def why_wide(body: Graph) -> str:
+    """Why ops of a call's body compute in float32; empty where none of them does for a reason."""
+    return "; ".join(dict.fromkeys(node.metadata[WIDE] for node in body.nodes if WIDE in node.metadata))
+
+
+def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
+    """The graph whose ops know why they compute in float32, by their names. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        reason = reasons.get(node.name) if node.is_op else None
+        rewriter.keep(node, None if reason is None else rewriter.rebuilt(node, metadata={**node.metadata, WIDE: reason}))
+
+    return rewrite(graph, visit) if reasons else graph

@@ -1,0 +1,74 @@
+"""Products of two values on the tensor cores of a GPU, many at once or one, with what follows them: a block for each tile.
+
+Reshapes, transposes and scalings before and after are ways to read and write, as in `product.py`."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Value, element_named
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.matmul.product import find_value_product
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.gpu_product import own_thread
+from accelerators.tvm.kernels.shared.gpu_tile import Work
+from accelerators.tvm.kernels.shared.heads import Heads, found_in
+from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.operands import TwoSided
+from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.viewed_sides import viewed_side
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
+
+MOST_HEADS = 65535
+"""A launch has so many blocks along its third dimension at most."""
+
+
+def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body of one product of numbers that tensor cores multiply; None for any other body."""
+    match = found_in(body, "MatMul", find_value_product)
+    if match is None or not has_tensor_cores(machine, *[element_named(element_of(side.source)) for side in match.operands]):
+        return None
+    sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
+    if any(isinstance(size, Extent) for size in sizes):
+        return None
+    *batch, rows, columns, depth = sizes
+    heads = Heads.of(body, "product", tuple(batch))
+    if heads.count > MOST_HEADS:
+        return None
+    work = Work(rows, columns, depth, heads.count)
+    tile = choose("tile", tensor_tiles(machine.gpu), lambda tile: tensor_cycles(tile, work, machine.gpu))
+    _write(match, heads, tile, work)
+    return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
+
+
+def _write(match: TwoSided, heads: Heads, tile: TensorTile, work: Work) -> None:
+    """A block for each tile of each head."""
+    kernel, rows, columns, depth = heads.kernel, work.rows, work.columns, work.depth
+    blocks, bands, steps = -(-columns // tile.columns), -(-rows // tile.rows), tile.steps(depth)
+    result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
+    covered = steps * tile.slices * tile.depth, bands * tile.rows, blocks * tile.columns
+    with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
+        head, own = heads.head(number), own_thread(tile, thread)
+        top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
+        left = viewed_side(
+            heads.read(match.left), head, tile, own, tile.rows, (depth, rows), covered[:2],
+            lambda step, spot: (step * tile.depth + spot.k, top + spot.at), is_left=True,
+        )
+        right = viewed_side(
+            heads.read(match.right), head, tile, own, tile.columns, (depth, columns), (covered[0], covered[2]),
+            lambda step, spot: (step * tile.depth + spot.k, first + spot.at),
+        )
+        finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
+
+        def store(total: Value, row: Value, column: Value) -> None:
+            row, column = top + row, first + column
+            write(result.buffer, (result.at(head, row, column),), finished(total, head, row, column))
+
+        bounds = (
+            None if rows % tile.rows == 0 else as_index(rows) - top,
+            None if columns % tile.columns == 0 else as_index(columns) - first,
+        )
+        TensorProduct(kernel, tile, thread, left, right).write(steps, store, bounds)

@@ -1,0 +1,198 @@
+"""Several ops on rows as one launch on a GPU: some threads share each row, with a number of every so many columns for each.
+
+The steps are those of `row_steps.py`. A row is passed over once for every reduction that waits for another, and expressions are
+worked out again in each pass: what they read is in the nearest cache. What the threads of a row find is joined in shared memory,
+in one order every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, minimum
+from accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.row import JOINS
+from accelerators.tvm.machine.gpu import Gpu
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
+
+JOINED = 8
+"""The numbers that one thread joins at a time."""
+
+EACH = 4
+"""A thread has at least so many columns, unless there would be too few threads."""
+
+FEWEST, MOST = 32, 256
+"""The threads of a row."""
+
+BLOCK = 128
+"""The threads of a block, where there are rows enough to give every core one."""
+
+
+@attrs.frozen(slots=True)
+class Share:
+    """How rows are shared among threads."""
+
+    threads: int
+    """The threads of a row: a power of two."""
+    rows: int
+    """The rows of a block."""
+
+    @classmethod
+    def of(cls, program: Program, gpu: Gpu) -> Share:
+        """More threads for a longer row, and several rows in a block where that leaves every core one."""
+        threads = min(FEWEST, _power_below(gpu.threads))
+        while threads * EACH < program.columns and threads * 2 <= min(gpu.threads, MOST):
+            threads *= 2
+        rows = 1
+        while threads * rows * 2 <= min(gpu.threads, BLOCK) and program.rows // (rows * 2) >= gpu.cores:
+            rows *= 2
+        return cls(threads, rows)
+
+    def shared(self, program: Program) -> int:
+        """The bytes of shared memory that it takes."""
+        joined = sum(step.kind in JOINS for step in program.steps)
+        return 4 * joined * self.rows * sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers of a row are left before each round of joining them."""
+        sizes = [self.threads]
+        while sizes[-1] > JOINED:
+            sizes.append(-(-sizes[-1] // JOINED))
+        return sizes
+
+
+def _power_below(count: int) -> int:
+    return 1 << (count.bit_length() - 1)
+
+
+def gpu_rows(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body of ops on rows; None for any other body, and for sizes that are not known."""
+    match = find_program(body)
+    if match is None or isinstance(match.rows, Extent) or isinstance(match.columns, Extent):
+        return None
+    share = Share.of(match, machine.gpu)
+    if share.shared(match) > machine.gpu.shared:
+        return None
+    problem = Problem.of(body)
+    sizes = {i: match.inputs.get(i, (1, 1)) for i in range(len(problem.inputs))}
+    results = [(match.rows, match.columns if step.is_full else 1) for step in match.results]
+    kernel, inputs, outputs = problem.kernel("rows", sizes, results)
+    _Writing(match, share, kernel, inputs, outputs).write()
+    return problem.draft(kernel, "gpu_rows")
+
+
+class _Writing:
+    """From steps to loops."""
+
+    def __init__(
+        self, program: Program, share: Share, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
+    ) -> None:
+        self.program, self.share, self.kernel = program, share, kernel
+        self.inputs, self.outputs = inputs, outputs
+        self.single = {
+            step: i for i, step in enumerate(step for step in program.steps if step.kind != "given" and not step.is_full)
+        }
+        """The position in `m` of each step that is one number for a row."""
+
+    def write(self) -> None:
+        """A launch of a block for some rows."""
+        program, kernel, share = self.program, self.kernel, self.share
+        blocks = -(-program.rows // share.rows)
+        with kernel.launch((blocks, 1, 1), share.threads * share.rows) as (block, _, _, thread):
+            self.line = kernel.name_value("line", thread // share.threads)
+            self.own = kernel.name_value("own", thread % share.threads)
+            row = block * share.rows + self.line
+            is_rest = program.rows % share.rows != 0
+            self.row = kernel.name_value("row", minimum(row, program.rows - 1) if is_rest else row)
+            self.is_own = row < program.rows if is_rest else None
+            self.m = kernel.stack("m", float32, (max(1, len(self.single)),))
+            for level in range(max(step.level for step in program.steps) + 1):
+                for step, at in self.single.items():
+                    if step.kind == "each" and step.level == level:
+                        self.m[at] = self._computed(step, 0, {})
+                self._pass(level)
+            for output, step in zip(self.outputs, program.results, strict=True):
+                if not step.is_full:
+                    first = self.own.equals(0)
+                    with kernel.when(first if self.is_own is None else first & self.is_own):
+                        write(output, (self.row, 0), self.m[self.single[step]])
+
+    def _pass(self, level: int) -> None:
+        """The reductions that can be made after so many passes, and what is written now."""
+        program, kernel, share = self.program, self.kernel, self.share
+        joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
+        results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
+        if not joins and not results:
+            return
+        partial = kernel.stack("partial", float32, (max(1, len(joins)),))
+        for k, step in enumerate(joins):
+            partial[k] = JOINS[step.kind].start
+
+        def at(column: Value) -> None:
+            numbers: dict[Step, Value] = {}
+            for step in self._needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
+                numbers[step] = kernel.name_value("number", self._computed(step, column, numbers))
+            for k, step in enumerate(joins):
+                partial[k] = JOINS[step.kind].joined(partial[k], self._read(step.reads[0], column, numbers))
+            for i, step in results:
+                if self.is_own is None:
+                    write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
+                else:
+                    with kernel.when(self.is_own):
+                        write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
+
+        whole, rest = divmod(program.columns, share.threads)
+        with kernel.loop(whole, "i") as i:
+            at(i * share.threads + self.own)
+        if rest:
+            with kernel.when(self.own < rest):
+                at(whole * share.threads + self.own)
+        for k, step in enumerate(joins):
+            self.m[self.single[step]] = self._joined(step.kind, partial[k])
+
+    def _joined(self, how: str, number: Value) -> Value:
+        """What the threads of the row found, joined: each round leaves one number of so many."""
+        kernel, join, sizes = self.kernel, JOINS[how].joined, self.share.sizes
+        for before, after in zip(sizes, [*sizes[1:], None], strict=True):
+            memory = kernel.shared("joined", float32, (self.share.rows * before,))
+            with kernel.when(self.own < before):
+                memory[self.line * before + self.own] = number
+            kernel.barrier()
+            total = kernel.stack("total", float32, (1,))
+            first = 0 if after is None else minimum(self.own, after - 1)
+            total[0] = memory[self.line * before + first]
+            step = 1 if after is None else after
+            with kernel.loop(before // step - 1, "other") as other:
+                total[0] = join(total[0], memory[self.line * before + first + (other + 1) * step])
+            number = total[0]
+        return number
+
+    def _needed(self, wanted: Sequence[Step]) -> list[Step]:
+        """The values at a position that these are computed from, in order."""
+        needed, waiting = set(), list(wanted)
+        while waiting:
+            step = waiting.pop()
+            if step.is_full and step not in needed:
+                needed.add(step)
+                waiting += step.reads
+        return [step for step in self.program.steps if step in needed and step.kind == "each"]
+
+    def _read(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+        """A value at a position."""
+        if step.constant is not None:
+            return constant(step.constant, float32)
+        if step.source is not None:
+            position, (rows, columns) = step.source
+            return read(self.inputs[position], (0 if rows == 1 else self.row, 0 if columns == 1 else column))
+        return numbers[step] if step.is_full else self.m[self.single[step]]
+
+    def _computed(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
+        assert step.compute is not None
+        return step.compute(*(self._read(other, column, numbers) for other in step.reads))

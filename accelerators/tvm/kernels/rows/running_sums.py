@@ -1,0 +1,79 @@
+"""Sums of all numbers along a dimension up to each of them: CumSum.
+
+The sums of a strip of neighbours are kept while the dimension is walked, which fills the vectors; along the last dimension there
+is one sum, and each number waits for the one before. Every sum is added up in the order of its numbers."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import is_shared_out
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import counted, pieces
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node
+
+STRIPS = 4
+"""Vectors of sums that are kept at a time."""
+
+TYPES = frozenset("float32 float64 int32 int64 uint32 uint64".split())
+
+
+def running_sums(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for one CumSum along a dimension that is known; None for any other body."""
+    node, problem = body.ops[0], Problem.of(body)
+    axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    if len(body.ops) != 1 or len(problem.inputs) != 1 or axis is None or axis.size != 1:
+        return None
+    shape = shape_of(node[0])
+    if not shape or 0 in shape or element_of(node[0]) not in TYPES:
+        return None
+    d = int(axis.item()) % len(shape)
+    outer, size, inner = math.prod(shape[:d]), shape[d], math.prod(shape[d + 1 :])
+    kernel, (x,), (y,) = problem.kernel("running_sums", {0: (outer, size, inner)}, [(outer, size, inner)])
+    width = machine.lanes * STRIPS
+    strips = 1 if inner == 1 else pieces(inner, width)
+    with kernel.tasks(counted(outer) * strips, "task", is_shared_out(outer * size * inner, machine)) as task:
+        row = kernel.name_value("row", task if inner == 1 else task // strips)
+        if inner == 1:
+            _summed(kernel, node, x, y, (row, counted(size), task * 0), 1)
+        else:
+            first = kernel.name_value("first", task % strips * width)
+            _by_strips(kernel, node, x, y, (row, counted(size), first), counted(inner), width)
+    return problem.draft(kernel, "running sums")
+
+
+def _by_strips(
+    kernel: Kernel, node: Node, x: Buffer, y: Buffer, at: tuple[Value, int | Value, Value], inner: int | Value, width: int
+) -> None:
+    """A strip of `width` neighbours, or those that are left at the end."""
+    rest, (_, _, first) = inner % width, at
+    if isinstance(inner, int) and (not rest or inner < width):
+        _summed(kernel, node, x, y, at, rest or width)
+        return
+    with kernel.when(first < inner - rest):
+        _summed(kernel, node, x, y, at, width)
+    with kernel.otherwise():
+        _summed(kernel, node, x, y, at, rest, width)
+
+
+def _summed(
+    kernel: Kernel, node: Node, x: Buffer, y: Buffer, at: tuple[Value, int | Value, Value], count: Operand, most: int = 0
+) -> None:
+    """The sums of so many neighbours from a position on, of at most so many."""
+    row, size, first = at
+    excludes, is_reversed = bool(node.attrs.get("exclusive", 0)), bool(node.attrs.get("reverse", 0))
+    total = kernel.stack("total", x.element, (count if isinstance(count, int) else most,))
+    with kernel.loop(count, "j") as j:
+        total[j] = constant(0, x.element)
+    with kernel.loop(size, "k") as k:
+        index = kernel.name_value("index", size - 1 - k if is_reversed else k)
+        with kernel.loop(count, "j") as j:
+            if excludes:
+                y[row, index, first + j] = total[j]
+            total[j] = total[j] + x[row, index, first + j]
+            if not excludes:
+                y[row, index, first + j] = total[j]
