@@ -76,6 +76,13 @@ export class Camera {
     });
   }
 
+  /** Draw now, not in the next frame. */
+  flush(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.draw();
+  }
+
   private local(event: MouseEvent): [number, number] {
     const { left, top } = this.surface.getBoundingClientRect();
     return [event.clientX - left, event.clientY - top];

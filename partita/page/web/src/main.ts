@@ -30,9 +30,11 @@ async function start(): Promise<void> {
   const links = new Links(scene);
   const panel = new Panel(state, facts, links, go);
 
-  const busy = async (change: () => Promise<void>) => {
+  const busy = async (change: () => Promise<void>, look: () => void) => {
     stage.setAttribute("aria-busy", "true");
     await change();
+    look();
+    view.camera.flush();
     stage.setAttribute("aria-busy", "false");
   };
   const chosen = () => (state.choice && "box" in state.choice ? state.choice.box : -1);
@@ -43,8 +45,8 @@ async function start(): Promise<void> {
     const placed = view.placed(box);
     if (placed) view.camera.fly(placed.x + placed.width / 2, placed.y + Math.min(placed.height, 300) / 2, Math.max(view.camera.view.scale, 0.5));
   };
-  const openAll = () => void busy(() => state.openAll()).then(() => view.fit());
-  const closeAll = () => void busy(() => state.closeAll()).then(() => view.fit());
+  const openAll = () => void busy(() => state.openAll(), () => view.fit());
+  const closeAll = () => void busy(() => state.closeAll(), () => view.fit());
   const heat = () => state.setHeat(!state.heat);
   const side = () => document.body.classList.toggle("without-panel");
   const commands: Command[] = [
@@ -93,8 +95,7 @@ async function start(): Promise<void> {
     else if (typeof asked === "string") search.ask(asked);
   };
   addEventListener("hashchange", follow);
-  await busy(() => state.layOut());
-  view.begin();
+  await busy(() => state.layOut(), () => view.begin());
   follow();
   document.documentElement.dataset.ready = "true";
 }

@@ -161,11 +161,11 @@ export class View {
     }
   }
 
-  /** Everything in view anew. */
+  /** Everything in view anew, at once: nobody ever finds the picture empty. */
   private renew(): void {
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
-    this.camera.request();
+    this.camera.flush();
   }
 
   /** Everything at once as from afar: a path for each colour, lines without their curves. */
