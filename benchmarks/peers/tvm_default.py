@@ -16,11 +16,12 @@ def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[s
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
 
+    from accelerators.tvm.machine.machine import host_machine
+
     proto = onnx.load(path)
     names = [value.name for value in proto.graph.input]
     module = from_onnx(proto, keep_params_in_input=False)
-    host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")()
-    machine = relax.VirtualMachine(tvm.compile(module, tvm.target.Target({"kind": "llvm", "mcpu": str(host)})), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(module, host_machine(threads).target), tvm.cpu())
 
     def call(inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
         outputs = machine["main"](*(tvm.runtime.tensor(inputs[name]) for name in names))

@@ -11,6 +11,7 @@ import attrs
 from accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.permission import usable_features
+from accelerators.tvm.machine.processor import KNOWN_FEATURES
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from accelerators.tvm.machine.work import STEPS, TASKS
 from accelerators.tvm.sizes.extent import Extent
@@ -32,6 +33,8 @@ class Machine:
     """How many vector registers there are."""
     instructions: tuple[Used, ...] = ()
     """The special instructions that kernels use, at most one for each element type."""
+    hidden: tuple[str, ...] = ()
+    """What processors of this name have, by LLVM's names, and this one lacks: virtual machines hide some of it."""
 
     @property
     def is_gpu(self) -> bool:
@@ -74,7 +77,8 @@ class Machine:
 @cache
 def _target(machine: Machine) -> Any:
     make_target = tvm().target.Target
-    host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1}
+    without = [f"-{name}" for name in (hidden_features() if machine.is_gpu else machine.hidden)]
+    host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1, "mattr": without}
     if not machine.is_gpu:
         return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
     if machine.kind == "opencl":
@@ -97,15 +101,25 @@ def host_cpu() -> str:
 
 
 @cache
+def hidden_features() -> tuple[str, ...]:
+    """The extensions that LLVM would use on a processor of the host's name and the host lacks."""
+    asked, there = function("target.llvm_get_cpu_features"), usable_features()
+    if asked is None or not there:
+        return ()
+    promised = {str(name) for name in asked(function("target.Target")({"kind": "llvm", "mcpu": host_cpu()}))}
+    return tuple(sorted(promised & KNOWN_FEATURES - there))
+
+
+@cache
 def host_machine(threads: int) -> Machine:
     """The host with so many threads."""
     features = usable_features()
-    instructions = best_instructions(features)
+    lanes, registers = 4, 32 if "neon" in features else 16
     if "avx512f" in features:
-        return Machine("cpu", host_cpu(), threads, 16, 32, instructions)
-    if "avx2" in features:
-        return Machine("cpu", host_cpu(), threads, 8, 16, instructions)
-    return Machine("cpu", host_cpu(), threads, 4, 32 if "neon" in features else 16, instructions)
+        lanes, registers = 16, 32
+    elif "avx2" in features:
+        lanes = 8
+    return Machine("cpu", host_cpu(), threads, lanes, registers, best_instructions(features), hidden_features())
 
 
 def with_instruction(machine: Machine, name: str) -> Machine:

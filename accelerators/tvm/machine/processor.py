@@ -22,7 +22,10 @@ _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
     "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf sve sve2 i8mm bf16 fp16".split()
 )
-"""Other processors that have the same instructions. Kernels use no instructions that are in neither list."""
+"""Extensions that have one name in both. Kernels use no instructions that are in neither list."""
+
+KNOWN_FEATURES = _SAME.union(_NAMES.values())
+"""The extensions that are asked for, by LLVM's names."""
 
 
 @cache

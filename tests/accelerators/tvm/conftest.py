@@ -7,13 +7,13 @@ import platform
 import attrs
 import pytest
 
-from accelerators.tvm.machine.machine import Machine, host_cpu
+from accelerators.tvm.machine.machine import Machine, hidden_features, host_cpu
 
 
 def plan_for(lanes: int, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """From now on the device `cpu` plans for four cores with vectors of so many 32-bit numbers, whatever processor this is. The
     code still runs here: the compiler splits vectors that this processor does not have."""
-    machine = Machine("cpu", host_cpu(), 4, lanes, 32 if lanes == 16 else 16)
+    machine = Machine("cpu", host_cpu(), 4, lanes, 32 if lanes == 16 else 16, hidden=hidden_features())
     monkeypatch.setattr("accelerators.tvm.cpu.default_threads", lambda: machine.threads)
     monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(machine, threads=threads))
     return machine

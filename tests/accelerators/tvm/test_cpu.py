@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from typing import Any
 
@@ -82,9 +83,29 @@ def test_vectors_as_wide_as_the_processor_has() -> None:
     if "avx512f" in features:
         assert "%zmm" in text
     elif "avx2" in features:
-        assert "%ymm" in text
+        assert "%ymm" in text and "%zmm" not in text
     if "fma" in features or "avx512f" in features:
         assert "vfmadd" in text
+
+
+@pytest.mark.parametrize("hidden", [{"avx512f", "avx512bw", "gfni"}, {"avx512vnni"}, set()], ids=len)
+def test_what_a_virtual_machine_hides_is_not_used(hidden: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm.target.codegen import llvm_cpu_has_features
+
+    from accelerators.tvm.machine import machine
+    from accelerators.tvm.machine.processor import KNOWN_FEATURES
+
+    if platform.machine() != "x86_64":
+        pytest.skip("names x86 processors")
+    monkeypatch.setattr(machine, "host_cpu", lambda: "znver4")
+    monkeypatch.setattr(machine, "usable_features", lambda: KNOWN_FEATURES - hidden)
+    monkeypatch.setattr(machine, "hidden_features", machine.hidden_features.__wrapped__)
+    found = machine.host_machine.__wrapped__(1)
+    assert {*found.hidden} == hidden and found.lanes == (8 if "avx512f" in hidden else 16)
+    for target in (machine._target.__wrapped__(found), machine._target.__wrapped__(machine.gpu_machine("sm_80")).host):
+        assert not any(llvm_cpu_has_features(name, target) for name in hidden)
+        assert all(llvm_cpu_has_features(name, target) for name in ("sse2", "avx2", "fma"))
+        assert llvm_cpu_has_features("avx512f", target) == ("avx512f" not in hidden)
 
 
 def test_arrays_are_not_copied_and_results_are_the_callers() -> None:
