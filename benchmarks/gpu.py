@@ -37,10 +37,10 @@ def engines(names: Sequence[str]) -> dict[str, Engine]:
 
 def gpu_name() -> str | None:
     """The GPU that is here; None where there is none."""
-    from accelerators.tvm.run.runtime import exists, gpu, name_of
+    from accelerators.tvm.run.cuda_driver import driver_of
 
-    device = gpu(0)
-    return name_of(device) if exists(device) else None
+    driver = driver_of(0)
+    return driver.title if driver else None
 
 
 def expected(case_model: Model, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:

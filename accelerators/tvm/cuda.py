@@ -1,20 +1,35 @@
-"""The device `cuda`: TVM's CUDA code generation. It compiles without a GPU and runs where there is one."""
+"""The device `cuda`: TVM writes CUDA, a compiler makes machine code of it, and NVIDIA's driver runs that. It compiles without a
+GPU."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+import numpy as np
+
 from accelerators.errors import AcceleratorUnavailable, BadConfig
-from accelerators.interface.keys import Key
+from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.interface.keys import Key, flag
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
-from accelerators.tvm.code.nvcc import NVRTC, compiler
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.lifting import Lifted
+from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.nvcc import compiler
+from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from accelerators.tvm.compiled.step_list import assemble_steps
+from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
 from accelerators.tvm.device import GPU_KEYS, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.machine.special import Used
-from accelerators.tvm.run.runtime import arch_of, exists, function, gpu, name_of, version
+from accelerators.tvm.run.cuda_arrays import CudaArray, put
+from accelerators.tvm.run.cuda_driver import arch_of, driver_of, gpus
+from accelerators.tvm.run.runtime import function, version
 from graph.graph import Graph
+from graph.node import Node
+from graph.types import Array
 
 TENSOR_PRODUCT = "mma.sync"
 """What the report calls the instruction of tensor cores."""
@@ -34,10 +49,11 @@ def _architecture(value: Any) -> str:
 class CudaAccelerator(TvmAccelerator):
     """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80.
 
-    PRECISION is the type in which products are made and values stored: "fast" takes bf16 where the GPU has tensor cores."""
+    PRECISION is the type in which products are made and values stored: "fast" takes bf16 where the GPU has tensor cores. With
+    CUDA_GRAPHS the launches of a run are recorded and replayed as one."""
 
     name = "cuda"
-    config_keys = {**GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION}
+    config_keys = {**GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION, "CUDA_GRAPHS": Key(True, flag)}
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,8 +63,6 @@ class CudaAccelerator(TvmAccelerator):
                 f"there is no GPU here, and nothing to compile for one: {missing}",
                 remedy="Install the CUDA toolkit (nvcc on the PATH, or CUDA_HOME), or pip install cuda-bindings[all]",
             )
-        if compiler() not in (NVRTC, None):
-            os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
     def why_no_compiler(self) -> str | None:
         """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
@@ -88,19 +102,60 @@ class CudaAccelerator(TvmAccelerator):
         precision = self.configured(config).precision(self.machine(config))
         return {**{key: value for key, value in config.items() if key != "ARCH"}, "PRECISION": precision}
 
+    def compiled_class(self) -> type[CompiledTvm]:
+        """Machine code that the driver launches."""
+        return CompiledCuda
+
+    def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
+        """The kernels as a list of launches."""
+        return assemble_steps(lifted, built, machine)
+
+    def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
+        """The GPU, and whether it is to record runs."""
+        return attrs.evolve(super().runs_on(config), records=bool(config["CUDA_GRAPHS"]))
+
+    def to_device(self, array: Array) -> CudaArray:
+        """A copy of the array in the GPU's memory."""
+        ordinal = int(self.get_config("DEVICE_ID"))
+        driver = driver_of(ordinal)
+        if driver is None:
+            raise AcceleratorUnavailable(f"there is no GPU {ordinal} here", remedy="Give the model the array itself")
+        return put(driver, np.asarray(array, order="C"))
+
+    def why_no_export(self) -> str | None:
+        """There is always a way: the machine code travels."""
+        return None
+
+    def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """TVM's version, and the architecture."""
+        return {"library": f"apache-tvm {version()}".rstrip(), "gpu": self.machine(config).arch}
+
+    def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
+        """The GPU here is of another architecture."""
+        here, there = self.machine(config).arch, identity.get("gpu")
+        return None if here == there else f"it was compiled for a GPU {there}, and here is {here}"
+
+    def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
+        """The list of launches; the driver loads the machine code when it first runs."""
+        from accelerators.tvm.compiled.step_travel import read
+
+        again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
+        compiled = read(CompiledCuda, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
+        assert isinstance(compiled, CompiledCuda)
+        compiled.driver.check_process()
+        return compiled
+
     def metrics(self) -> dict[str, Any]:
         """The GPU here, or the architecture that is compiled for."""
-        here = gpu_arch()
-        index = int(self.get_config("DEVICE_ID"))
+        driver = driver_of(int(self.get_config("DEVICE_ID")))
+        title = f"{driver.title} ({driver.arch})" if driver else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"
         return {
-            "AVAILABLE_DEVICES": [str(i) for i in range(64) if exists(gpu(i))] if here else [],
-            "FULL_DEVICE_NAME": f"TVM {version()} for "
-            + (f"{name_of(gpu(index))} ({here})" if here else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"),
+            "AVAILABLE_DEVICES": [str(i) for i in range(gpus())],
+            "FULL_DEVICE_NAME": f"TVM {version()} for {title}",
             "OPTIMIZATION_CAPABILITIES": ["FP32", "FP64", "FP16", "BF16", "INT8"],
         }
 
 
 def gpu_arch() -> str | None:
     """The architecture of the first GPU here; None where there is none."""
-    device = gpu(0)
-    return arch_of(device) if exists(device) else None
+    return arch_of(0) if gpus() else None

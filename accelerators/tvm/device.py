@@ -235,8 +235,7 @@ class TvmAccelerator(Accelerator):
         return {**named, "tuned": tuned} if tuned else named
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """The misfit is another version of TVM, instructions that the processor here does not have, or another GPU
-        architecture.
+        """The misfit is another version of TVM, or instructions that the processor here does not have.
 
         Where only TVM's libraries are installed, they do not tell their version; the virtual machine itself then
         refuses code for another version.
@@ -248,8 +247,6 @@ class TvmAccelerator(Accelerator):
         if missing:
             lacks = f"the processor here ({here['target']}) lacks {', '.join(missing)}"
             return f"it was compiled for {identity.get('target')}, and {lacks}"
-        if identity.get("gpu") != here.get("gpu"):
-            return f"it was compiled for a GPU {identity.get('gpu')}, and here is {here.get('gpu')}"
         return None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:

@@ -93,10 +93,10 @@ class OpenClAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the program is built when it first runs."""
-        from accelerators.tvm.compiled.opencl_travel import read
+        from accelerators.tvm.compiled.step_travel import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
-        return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
+        return read(CompiledOpenCl, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
 
     def metrics(self) -> dict[str, Any]:
         """The device's name and element types."""

@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelerators.tvm.code import gpu_passes
-from accelerators.tvm.code.launches import opencl_code
+from accelerators.tvm.code.launches import cuda_code, opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.code.stacking import on_stack
@@ -30,7 +29,7 @@ ALIGNMENT = 4
 def generate(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names.
 
-    For a processor, LLVM turns it into machine code when that is needed. For OpenCL it is source code.
+    For a processor, LLVM turns it into machine code when that is needed. For a GPU it is source code.
     """
     named = {name: _called(kernel, name) for name, kernel in kernels.items()}
     with refused("code generation"):
@@ -38,7 +37,7 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         if str(target.kind.name) == "opencl":
             return opencl_code(module, target)
         if str(target.kind.name) != "llvm":
-            return gpu_passes.build(module, target)
+            return cuda_code(module, target)
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         if is_written(named):

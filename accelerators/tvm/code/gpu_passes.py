@@ -11,9 +11,6 @@ from typing import Any
 from accelerators.tvm.kernels.language.emit import WRITTEN
 from accelerators.tvm.machine.library import part, tvm
 
-OWN = "partita_gpu"
-"""What our pipeline is called among TVM's."""
-
 
 def are_written(kernels: Any) -> bool:
     """Are all kernels of the module written in our own language?"""
@@ -24,12 +21,6 @@ def passes_for(kernels: Any, target: Any) -> Any:
     """The passes over the module, those that finish host code, and those that finish code for the GPU."""
     tirx = part("tirx")
     return _own() if are_written(kernels) else tirx.get_default_tir_pipeline(target)
-
-
-def build(kernels: Any, target: Any) -> Any:
-    """The module's kernels as TVM's runtime module."""
-    part("tirx.compilation_pipeline").PIPELINE_MAP[OWN] = _own
-    return part("tirx").build(kernels, target, **({"pipeline": OWN} if are_written(kernels) else {}))
 
 
 @cache

@@ -1,7 +1,8 @@
-"""OpenCL C of scheduled kernels, and how each is launched.
+"""The source of scheduled kernels for a GPU, and how each is launched.
 
-TVM's host code, which would launch them, wants a runtime that its package does not have. It is read instead: every launch is
-found with its sizes and arguments, loops unrolled and numbers worked out, since all sizes are known."""
+TVM's host code, which would launch them, knows nothing of streams, and for OpenCL it wants a runtime that TVM's package does not
+have. It is read instead: every launch is found with its sizes and arguments, loops unrolled and numbers worked out, since all
+sizes are known."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Number:
 
 @attrs.frozen(slots=True)
 class Launch:
-    """One kernel of OpenCL's, and what it is called with."""
+    """One kernel of the source, and what it is called with."""
 
     kernel: str
     """Its name in the source."""
@@ -53,6 +54,8 @@ class Launch:
     """The number of work-groups."""
     local: Size
     """The number of work-items of a group."""
+    shared: int = 0
+    """The bytes of memory that a group shares, besides what the source states."""
 
 
 @attrs.frozen(slots=True)
@@ -66,22 +69,30 @@ class Plan:
 
 
 @attrs.frozen(slots=True, eq=False)
-class OpenClCode:
+class GpuCode:
     """Kernels as source code."""
 
     source: str
-    """OpenCL C."""
+    """OpenCL C, or CUDA."""
     plans: Mapping[str, Plan]
     """How each kernel is launched, by its name."""
 
 
-def opencl_code(kernels: Any, target: Any) -> OpenClCode:
+def opencl_code(kernels: Any, target: Any) -> GpuCode:
     """The kernels of a module; CompileError where one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
     exact = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
     code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
-    return OpenClCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+    return GpuCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+
+
+def cuda_code(kernels: Any, target: Any) -> GpuCode:
+    """The kernels of a module; CompileError where one cannot be launched from a plain list."""
+    on_device, plans = split_launches(kernels, target)
+    *_, finish = passes_for(kernels, target)
+    code = function("target.build.cuda")(finish()(tvm().IRModule(on_device)), target)
+    return GpuCode(str(code.inspect_source("cuda")), plans)
 
 
 def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str, Plan]]:
@@ -138,6 +149,9 @@ _C_NAMES = re.compile(r"\b(a?(?:cos|sin|tan)h?|erf)f\(")
 """Functions that TVM calls by their names in C; in OpenCL one name stands for all element types."""
 
 
+
+_SHARED = "tirx.use_dyn_shared_memory"
+"""The tag of the bytes that a block shares besides what its source states."""
 
 _PREFIX = "__tvm_ffi_"
 """The beginning of the names of host code."""
@@ -222,12 +236,13 @@ class _Reader:
         tags = [str(tag) for tag in call.attrs.launch_params]
         split = len(call.args) - len(tags)
         sizes = {tag: self._whole(size) for tag, size in zip(tags, call.args[split:], strict=True)}
-        other = next((tag for tag in tags if not tag.startswith(("blockIdx.", "threadIdx."))), None)
+        shared = sizes.pop(_SHARED, 0)
+        other = next((tag for tag in sizes if not tag.startswith(("blockIdx.", "threadIdx."))), None)
         if other is not None:
-            raise CompileError(f"it is launched with {other}, which OpenCL does not have")
+            raise CompileError(f"it is launched with {other}, which a plain list of launches does not have")
         groups, local = (tuple(sizes.get(f"{kind}.{axis}", 1) for axis in "xyz") for kind in ("blockIdx", "threadIdx"))
         arguments = tuple(self._argument(argument) for argument in call.args[1:split])
-        return Launch(str(call.args[0].value), arguments, groups, local)  # type: ignore[arg-type]
+        return Launch(str(call.args[0].value), arguments, groups, local, shared)  # type: ignore[arg-type]
 
     def _argument(self, argument: Any) -> Memory | Number:
         if str(getattr(getattr(argument, "op", None), "name", "")) == "tirx.buffer_data":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,88 +10,36 @@ import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, Target
 from accelerators.errors import RunError
-from accelerators.interface.accelerator import ProfileRow
 from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.shown import Origin
 from accelerators.tvm.compiled.step_list import Slot, StepList
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
 from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes
 from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
 from graph.types import Array, numpy_dtype
 
 
-class CompiledOpenCl(CompiledTvm):
-    """A subgraph in an OpenCL device's memory: weights stay there, and launches go into one queue, one run at a time."""
-
-    def __init__(
-        self,
-        assembled: Assembled,
-        launches: Sequence[Launch],
-        origins: Sequence[Origin] | Callable[[], CompiledTvm],
-        runs_on: RunsOn,
-        perf_count: bool,
-    ) -> None:
-        super().__init__(assembled, launches, origins, runs_on, perf_count)
-        self.binaries: dict[str, bytes] = {}
-        """The built programs that came with it, by the driver that built each."""
-        self._program: Any = None
-        self._session: _Session | None = None
-
-    @property
-    def step_list(self) -> StepList:
-        """What the device does."""
-        return self._assembled.executable  # type: ignore[no-any-return]
+class CompiledOpenCl(CompiledSteps):
+    """A subgraph for any OpenCL driver, which builds its source."""
 
     @property
     def driver(self) -> Driver:
         """The device that runs it."""
         return drivers()[self.runs_on.device_id]
 
-    def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The outputs, copied from the device: straight into the arrays of `out` where there are any."""
-        with self._lock:
-            self.driver.check_process()
-            try:
-                session = self._session = self._session or self._new_session()
-                results = session.run(inputs, self._targets(out))
-                if self._perf_count:
-                    self._rows = self._measured_rows(session.times())
-            except opencl().Error as error:
-                self._session = None  # The next run begins anew: a queue that failed may stay so.
-                raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
-        return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
-
     def takes(self, array: DeviceArray) -> bool:
         """Is it in the memory of this device, for which kernels of this context are made?"""
         return isinstance(array, OpenClArray) and array.buffer.context == self.driver.context
 
-    def _targets(self, out: Sequence[Any] | None) -> dict[int, Target]:
-        """By the number of a result, the array of the caller's that it is copied to. One result may be several outputs: it goes
-        to the first array, and whoever gave the others copies it."""
-        targets: dict[int, Target] = {}
-        for origin, target in zip(self._assembled.outputs, out or ()):
-            if not isinstance(origin, np.ndarray) and origin >= 0 and _is_in_one_piece(target):
-                targets.setdefault(origin, target)
-        return targets
+    @contextmanager
+    def _driver_errors(self) -> Iterator[None]:
+        self.driver.check_process()
+        try:
+            yield
+        except opencl().Error as error:
+            raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
 
     def _new_session(self) -> _Session:
         return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
-
-    @staticmethod
-    def _result(origin: int | Array, results: Sequence[Target], inputs: Sequence[Any]) -> Target:
-        if isinstance(origin, np.ndarray):
-            return origin.copy()
-        return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
-
-    def let_go(self) -> None:
-        """The queue and the memory go."""
-        with self._lock:
-            self._session = None
-
-    def renew(self) -> None:
-        """A forked process cannot use the device; asked to, it says so."""
-        self._lock, self._session = threading.Lock(), None
 
     def program(self) -> Any:
         """The program, built by the driver here."""
@@ -112,31 +59,15 @@ class CompiledOpenCl(CompiledTvm):
             self.program()
 
     def all_binaries(self) -> dict[str, bytes]:
-        """The built programs, that of the driver here among them."""
+        """The built programs by driver, that of the driver here among them."""
         if not self.step_list.steps:
             return self.binaries
         (binary,) = self.program().get_info(opencl().program_info.BINARIES)
         return {**self.binaries, self.driver.identity: binary}
 
-    def _again(self, perf_count: bool) -> CompiledOpenCl:
-        """The same program with a queue and memory of its own."""
-        again = CompiledOpenCl(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
-        again.binaries, again._program = self.binaries, self._program
-        return again
-
-    def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:
-        """A row for each kernel, from the device's own clock."""
-        rows = []
-        for number, launch in enumerate(self.launches):
-            name, spent = launch.nodes[0], times.get(number, 0.0)
-            rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs, launch.types))
-        return rows
-
-    def export(self) -> bytes:
-        """The source, the launches, and the built programs, without the weights."""
-        from accelerators.tvm.compiled import opencl_travel  # upward: the interface has export as a method
-
-        return opencl_travel.export(self)
+    def source_to_export(self) -> str:
+        """Another driver builds it from the source."""
+        return self.step_list.source
 
 
 class _Session:
@@ -149,8 +80,6 @@ class _Session:
         self._queue = driver.queue(measuring)
         self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
         self._launches = [self._launch(program, step) for step in steps.steps]
-        self._reading = {slot.block for slot in steps.inputs}
-        """The blocks of inputs and weights."""
         self._events: list[Any] = []
         given = len(steps.inputs) - len(weights)
         self._inputs = steps.inputs[:given]
@@ -172,12 +101,9 @@ class _Session:
         Everything is queued at once, and waited for at the end alone. Until then the events of the copies are held: one that
         is let go waits for its copy, because it keeps the host's memory."""
         enqueue, queue, slots = opencl().enqueue_nd_range_kernel, self._queue, self._steps.outputs
-        given = dict(zip(self._inputs, inputs, strict=True))
-        bound = {slot.block: array.buffer for slot, array in given.items() if isinstance(array, OpenClArray)}
-        copies = [self._write(slot, array) for slot, array in given.items() if not isinstance(array, OpenClArray)]
-        for i, target in targets.items():
-            if isinstance(target, OpenClArray) and slots[i].block not in self._reading:
-                bound.setdefault(slots[i].block, target.buffer)
+        bound = {b: array.buffer for b, array in bound_arrays(self._steps, inputs, targets, OpenClArray).items()}
+        given = zip(self._inputs, inputs, strict=True)
+        copies = [self._write(slot, array) for slot, array in given if not isinstance(array, OpenClArray)]
         with self._arguments(bound):
             self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
         results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
@@ -190,12 +116,7 @@ class _Session:
     @contextmanager
     def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:
         """Inside, kernels that are launched have these buffers in the place of blocks."""
-        arguments = [
-            (kernel, i, argument)
-            for (kernel, *_), step in zip(self._launches, self._steps.steps if bound else ())
-            for i, argument in enumerate(step.arguments)
-            if not isinstance(argument, Number) and argument in bound
-        ]
+        arguments = [(self._launches[number][0], i, block) for number, i, block in uses_of(self._steps, bound)]
         try:
             for kernel, i, block in arguments:
                 kernel.set_arg(i, bound[block])
@@ -229,8 +150,3 @@ def _end_of_copy(end: Any) -> Any:
     if isinstance(end, OpenClArray):
         return end.buffer
     return as_bytes(end) if isinstance(end, np.ndarray) else end
-
-
-def _is_in_one_piece(target: Target | None) -> bool:
-    """Can a result be copied to it as it is?"""
-    return isinstance(target, DeviceArray) or (target is not None and target.flags.carray)

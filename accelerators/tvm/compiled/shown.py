@@ -68,10 +68,7 @@ class Kernel:
     def source(self) -> str:
         """The code that TVM generated: assembly for a processor, CUDA or OpenCL source for a GPU."""
         library = self._origin().built.library
-        if self.machine.kind == "opencl":
-            return str(library.source)
-        device = next(iter(library.imports), None)
-        return str(library.inspect_source("asm") if device is None else device.inspect_source("cuda"))
+        return str(library.source if self.machine.is_gpu else library.inspect_source("asm"))
 
     @property
     def assembly(self) -> str:

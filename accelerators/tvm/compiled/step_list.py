@@ -32,7 +32,7 @@ class Slot:
 
 @attrs.frozen(slots=True)
 class Step:
-    """One launch of OpenCL's."""
+    """One launch on a GPU."""
 
     number: int
     """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
@@ -41,14 +41,16 @@ class Step:
     """Pieces of memory, or numbers."""
     groups: tuple[int, int, int]
     local: tuple[int, int, int]
+    shared: int = 0
+    """The bytes of memory that a group shares, besides what the source states."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class StepList:
     """A subgraph as launches one after the other."""
 
-    source: str
-    """OpenCL C of all kernels."""
+    sources: tuple[str, ...]
+    """OpenCL C or CUDA of all kernels, each text a program of its own."""
     blocks: tuple[int, ...]
     """The bytes of each piece of memory."""
     inputs: tuple[Slot, ...]
@@ -56,6 +58,11 @@ class StepList:
     outputs: tuple[Slot, ...]
     """Where the results are."""
     steps: tuple[Step, ...]
+
+    @property
+    def source(self) -> str:
+        """All of it as one text."""
+        return "\n".join(self.sources)
 
 
 def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
@@ -112,13 +119,13 @@ class _Reader:
         sources = {id(self.codes[symbol]): self.codes[symbol].source for symbol, _ in self.calls}
         steps = [
             Step(i, launch.kernel, _arguments(launch, [blocks[value] for value in values], self._parameters(symbol, values)),
-                 launch.groups, launch.local)
+                 launch.groups, launch.local, launch.shared)
             for i, (symbol, values) in enumerate(self.calls)
             for launch in self.codes[symbol].plans[symbol].launches
             if 0 not in launch.groups
         ]
         slots = [[Slot(blocks[value.number], value.shape, value.dtype) for value in values] for values in (inputs, outputs)]
-        return StepList("\n".join(sources.values()), tuple(sizes), tuple(slots[0]), tuple(slots[1]), tuple(steps))
+        return StepList(tuple(sources.values()), tuple(sizes), tuple(slots[0]), tuple(slots[1]), tuple(steps))
 
     def _parameters(self, symbol: str, values: list[int]) -> int:
         return len(values) - len(self.codes[symbol].plans[symbol].scratch)
@@ -136,7 +143,7 @@ class _Reader:
             return self._call(expr)
         if name in ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"):
             return attrs.evolve(self._value(expr.args[0]), shape=_shape(expr.ty))
-        raise CompileError(f"OpenCL has no {name}")
+        raise CompileError(f"a list of launches has no {name}")
 
     def _call(self, expr: Any) -> Any:
         symbol, result = expr.args[0].name_hint, expr.ty_args[0]

@@ -13,29 +13,17 @@ import numpy as np
 
 from accelerators.arrays.layout import is_laid_out
 from accelerators.arrays.sharing import held_once, is_fixed
-from accelerators.errors import AcceleratorUnavailable, NotSupported, RunError
+from accelerators.errors import NotSupported, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.process.forking import renewed_in_children
 from accelerators.tvm.code.codegen import ALIGNMENT
-from accelerators.tvm.code.nvcc import cubins_of_all
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Kernel, Origin
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import first_line
-from accelerators.tvm.run.runtime import (
-    VirtualMachine,
-    downloaded,
-    exists,
-    gpu,
-    runtime,
-    uploaded,
-    view,
-)
+from accelerators.tvm.run.runtime import VirtualMachine, runtime, view
 from accelerators.tvm.run.threads import run_on
 from graph.types import Array, numpy_dtype
-
-_HOST = 1
-"""The host's memory, by DLPack's number."""
 
 
 @attrs.frozen(slots=True)
@@ -46,6 +34,8 @@ class RunsOn:
     """The machine that its kernels were made for."""
     device_id: int
     """The number of the GPU, where there are several."""
+    records: bool = False
+    """Are the launches of a run recorded once, where the device can do that?"""
 
 
 @attrs.frozen(slots=True)
@@ -96,8 +86,6 @@ class CompiledTvm(CompiledSubgraph):
         """The kernels in the order in which they run."""
         self.library: bytes | None = assembled.library
         """The shared library that it was read from."""
-        self.cubins: Mapping[str, bytes] = {}
-        """The code for a GPU that came with it: by digest of its source."""
         self._origins = origins
         self.runs_on = runs_on
         """The machine that it was compiled for, and the device that runs it."""
@@ -108,7 +96,6 @@ class CompiledTvm(CompiledSubgraph):
         self._main: Callable[..., Any] | None = None
         self._machine: Any = None
         self._weights: list[Any] = []
-        self._device: Any = None
         renewed_in_children(self)
 
     @property
@@ -122,12 +109,9 @@ class CompiledTvm(CompiledSubgraph):
             if self._main is None:
                 self._start()
             assert self._main is not None
-            given, main = [as_argument(array, self._device) for array in inputs], self._main
+            given, main = [as_argument(array) for array in inputs], self._main
             try:
-                if self._device is None:
-                    results = run_on(self._threads, lambda: main(*given, *self._weights))
-                else:
-                    results = main(*given, *self._weights)
+                results = run_on(self._threads, lambda: main(*given, *self._weights))
             except Exception as error:
                 raise RunError(f"TVM failed while running: {first_line(error)}") from error
         return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
@@ -145,26 +129,12 @@ class CompiledTvm(CompiledSubgraph):
         """Start anew in a forked process, which has no thread that would end a run that one had begun."""
         self._lock, self._main = threading.Lock(), None
 
-    def let_go(self) -> None:
-        """On a GPU the virtual machine goes, and the weights there."""
-        if self.runs_on.machine.is_gpu:
-            with self._lock:
-                self._main, self._machine, self._weights = None, None, []
-
     def _start(self) -> None:
-        machine, executable = self.runs_on.machine, self._assembled.executable
-        if machine.is_gpu:
-            self._device = gpu(self.runs_on.device_id)
-            if not exists(self._device):
-                raise AcceleratorUnavailable(
-                    f"there is no GPU {self.runs_on.device_id} here: it was compiled for {machine.arch} and cannot run",
-                    remedy="Export the model and run it where there is one, or compile for 'cpu'",
-                )
-        self._machine = VirtualMachine(_runnable(executable, machine), self._device)
+        self._machine = VirtualMachine(_runnable(self._assembled.executable))
         if self._perf_count:
             self._machine.watch(self._instrument())
         self._assembled = attrs.evolve(self._assembled, weights=tuple(map(held_once, self._assembled.weights)))
-        self._weights = [as_tensor(array, self._device) for array in self._assembled.weights]
+        self._weights = [as_tensor(array) for array in self._assembled.weights]
         self._main = self._machine["main"]
 
     def _output(self, origin: int | Array, results: Any, inputs: Sequence[Any]) -> Array:
@@ -172,7 +142,7 @@ class CompiledTvm(CompiledSubgraph):
             return origin.copy()
         if origin < 0:
             return np.array(inputs[~origin], order="C")
-        return as_array(_item()(results, origin), self._device)
+        return as_array(_item()(results, origin))
 
     def kernels(self) -> list[Kernel]:
         """The kernels in the order in which they run, to look at.
@@ -209,16 +179,11 @@ class CompiledTvm(CompiledSubgraph):
 
     def _again(self, perf_count: bool) -> CompiledTvm:
         again = CompiledTvm(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
-        again.library, again.cubins = self.library, self.cubins
+        again.library = self.library
         return again
 
     def check_code(self) -> None:
-        """For a GPU, compile all sources with the CUDA compiler, so that it complains now and not where the model
-        runs.
-        """
-        machine = self.runs_on.machine
-        if machine.kind == "cuda":
-            cubins_of_all({kernel.source for kernel in self.kernels()}, machine.arch)
+        """Have whoever makes machine code of it complain now, and not where the model runs. For a processor it is made."""
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """A row for each kernel of the last run."""
@@ -264,15 +229,11 @@ class CompiledTvm(CompiledSubgraph):
         self.launches = tuple(renamed)
 
 
-def _runnable(executable: Any, machine: Machine) -> Any:
+def _runnable(executable: Any) -> Any:
     """The executable as the virtual machine takes it.
 
-    For a processor TVM's own way to load it is left out, because that would need a compiler again, for a source file
-    that is empty.
-    """
-    if not hasattr(executable, "jit"):
-        return executable
-    return executable.jit() if machine.is_gpu else executable.mod
+    TVM's own way to load it is left out, because that would need a compiler again, for a source file that is empty."""
+    return executable.mod if hasattr(executable, "jit") else executable
 
 
 @cache
@@ -281,17 +242,15 @@ def _item() -> Callable[[Any, int], Any]:
     return runtime().get_global_func("ffi.ArrayGetItem")  # type: ignore[no-any-return]
 
 
-def as_argument(array: Any, device: Any = None) -> Any:
+def as_argument(array: Any) -> Any:
     """The argument for a function of TVM's: the array itself where TVM can read it, which is the quickest way."""
-    if device is None and type(array) is np.ndarray and array.itemsize >= ALIGNMENT and array.flags.carray:
+    if type(array) is np.ndarray and array.itemsize >= ALIGNMENT and array.flags.carray:
         return array
-    return as_tensor(array, device)
+    return as_tensor(array)
 
 
-def as_tensor(array: Any, device: Any = None) -> Any:
-    """The array as TVM sees it, without a copy where it is contiguous, writable and where kernels take it; on a device: there."""
-    if device is not None:
-        return uploaded(array, device)
+def as_tensor(array: Any) -> Any:
+    """The array as TVM sees it, without a copy where it is contiguous, writable and where kernels take it."""
     given = np.asarray(array)
     if not (given.flags.writeable and is_laid_out(given, ALIGNMENT)):
         given = np.array(given, order="C")
@@ -300,10 +259,8 @@ def as_tensor(array: Any, device: Any = None) -> Any:
     return view(runtime().from_dlpack(given.view(np.uint16)), given.shape, given.dtype.name)
 
 
-def as_array(tensor: Any, device: Any = None) -> Array:
-    """TVM's tensor as numpy sees it; the memory lives as long as the array. An array from a device is a copy."""
-    if device is not None and tensor.device.dlpack_device_type() != _HOST:
-        return downloaded(tensor, numpy_dtype(str(tensor.dtype)))
+def as_array(tensor: Any) -> Array:
+    """TVM's tensor as numpy sees it; the memory lives as long as the array."""
     try:
         array = np.from_dlpack(tensor)
     except (BufferError, RuntimeError):  # numpy by itself has no bfloat16

@@ -1,4 +1,4 @@
-"""Compiled subgraphs as bytes: a few words on how to call it, the code for a GPU, a shared library of the rest."""
+"""Compiled subgraphs for a processor as bytes: a few words on how to call it, and a shared library."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported
+from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
-from accelerators.tvm.code.cubins import cubins, served
 from accelerators.tvm.code.linking import MISSING, NEEDED, can_link, share
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.tvm_errors import first_line, quiet
-from accelerators.tvm.run.runtime import function, has_backend, load_library
+from accelerators.tvm.run.runtime import load_library
 from graph.graph import Graph
 
 ROOM = 32 << 20
@@ -37,22 +36,17 @@ def export(compiled: CompiledTvm) -> bytes:
         outputs.append("constant" if isinstance(origin, np.ndarray) else origin)
         constants += isinstance(origin, np.ndarray)
     launches = [attrs.astuple(launch) for launch in compiled.launches]
-    code = compiled.cubins
-    if compiled.library is None and compiled.runs_on.machine.kind == "cuda":
-        code = cubins(assembled.executable, compiled.runs_on.machine.arch)
-    sizes = {digest: len(binary) for digest, binary in code.items()}
     weights = len(assembled.weights) + constants
     words = {
         "launches": launches,
         "outputs": outputs,
         "weights": weights,
-        "cubins": sizes,
         "notes": list(compiled.notes),
         "checks": assembled.checks,
     }
     head = json.dumps(words).encode()
     library = compiled.library or _library(assembled.executable)
-    return b"".join([_LENGTH.pack(len(head)), head, *code.values(), library])
+    return b"".join([_LENGTH.pack(len(head)), head, library])
 
 
 def _library(executable: Any) -> bytes:
@@ -82,17 +76,14 @@ def read(
 ) -> CompiledTvm:
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
-    head, code, library = _taken_apart(data, where)
+    head, library = _taken_apart(data, where)
     if head["weights"] != len(weights):
         raise AcceleratorError(f"it needs {head['weights']} weights, and {len(weights)} came with it", where=where)
     constants = head["outputs"].count("constant")
     late = iter(weights[len(weights) - constants :])
     outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
-    if runs_on.machine.kind == "cuda" and not _loads_for_gpus():
-        cause = "TVM's runtime for GPUs does not load: there is no driver for one, or libtvm_runtime_cuda.so is missing"
-        raise AcceleratorUnavailable(cause, where=where)
     checks, own = tuple(map(str, head.get("checks", ()))), tuple(weights[: len(weights) - constants])
-    assembled = Assembled(_loaded(library, code, where), own, (), outputs, checks)
+    assembled = Assembled(_loaded(library, where), own, (), outputs, checks)
     launches = _launches(head["launches"], where)
 
     def again() -> CompiledTvm:
@@ -102,7 +93,7 @@ def read(
         return compile_again()
 
     compiled = CompiledTvm(assembled, launches, again, runs_on, perf_count)
-    compiled.library, compiled.cubins = bytes(library), code
+    compiled.library = bytes(library)
     compiled.notes = tuple(map(str, head.get("notes", ())))
     return compiled
 
@@ -115,27 +106,21 @@ def _launches(rows: Sequence[Any], where: str) -> list[Launch]:
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
 
 
-def _loads_for_gpus() -> bool:
-    return has_backend("tvm_runtime_cuda") or function("ffi.Module.load_from_bytes.cuda") is not None
-
-
-def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes], memoryview]:
-    """The words, the code for a GPU by digest of its source, the library."""
+def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:
+    """The words, and the library."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
-        head, code = json.loads(data[_LENGTH.size : end]), {}
-        for digest, size in head["cubins"].items():
-            code[digest] = data[end : end + size]
-            end += size
-        return head, code, memoryview(data)[end:]
+        head = json.loads(data[_LENGTH.size : end])
+        head["outputs"].count("constant")
+        return head, memoryview(data)[end:]
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
 
 
-def _loaded(library: memoryview, code: Mapping[str, bytes], where: str) -> Any:
+def _loaded(library: memoryview, where: str) -> Any:
     """The library as a module; its file is gone once it is mapped."""
-    with tempfile.TemporaryDirectory(prefix="partita-") as folder, served(code):
+    with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         path.write_bytes(library)
         try:

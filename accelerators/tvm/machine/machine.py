@@ -66,12 +66,10 @@ class Machine:
         return _target(self)
 
     def identity(self) -> dict[str, str]:
-        """The properties that code for it depends on: the host's instruction set, and its number of threads or the
-        GPU's architecture.
-        """
+        """The properties that code for a processor depends on: its instruction set, and its number of threads."""
         host = {"target": host_cpu(), "features": " ".join(sorted(usable_features()))}
         own = {"threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
-        return {**host, **own} if not self.is_gpu else {**host, "gpu": self.arch}
+        return {**host, **own}
 
 
 @cache

@@ -275,12 +275,12 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
 
 
 def import_trial(graph: Graph, machine: Machine) -> bool | str:
-    """Does TVM import and lower the one op of the graph, and find the types that we know? For OpenCL it has to be scheduled and
+    """Does TVM import and lower the one op of the graph, and find the types that we know? For a GPU it has to be scheduled and
     launched too: not every kernel can be launched from a plain list."""
     try:
         module = legalize(import_body(graph), machine.target)
         difference = type_difference(module["main"].ret_ty, graph)
-        if difference is None and machine.kind == "opencl":
+        if difference is None and machine.is_gpu:
             build(make_body(graph), machine)
     except CompileError as error:
         return error.cause

@@ -6,15 +6,14 @@ import importlib
 import os
 import re
 import warnings
-import weakref
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError, RunError
-from accelerators.process.forking import Guard
+from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+from accelerators.tvm.run.device_memory import DeviceMemory
 
 EXTRA = "pip install 'partita[opencl]'"
 """What brings pyopencl."""
@@ -49,7 +48,7 @@ def opencl() -> Any:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Driver:
+class Driver(DeviceMemory):
     """One OpenCL device, with what its driver says of it."""
 
     device: Any
@@ -125,33 +124,24 @@ class Driver:
                 raise CompileError(f"its driver refuses the kernels: {told(error)}", where=f"device {self.name}") from error
 
     @property
-    def held(self) -> int:
-        """The bytes that this process holds in the device's memory."""
-        return sum(_held.get(self.device.int_ptr, {}).values())
+    def memory_key(self) -> int:
+        """OpenCL's number of the device."""
+        return int(self.device.int_ptr)
 
-    def hold(self, holder: Any, blocks: Sequence[int]) -> None:
-        """Count pieces of so many bytes as held until the holder goes; RunError if the device has no room for them.
+    @property
+    def largest_piece(self) -> int:
+        """The largest buffer."""
+        return int(self.device.max_mem_alloc_size)
 
-        Of two holders that come at once, the second one gets what the first one left."""
-        with _holding.lock:
-            self.check_memory(blocks, RunError)
-            holders = _held.setdefault(self.device.int_ptr, {})
-            holders[id(holder)] = sum(blocks)
-        weakref.finalize(holder, holders.pop, id(holder))
+    @property
+    def free(self) -> int:
+        """What this process leaves: OpenCL does not say what others hold."""
+        return int(self.device.global_mem_size) - self.held
 
-    def check_memory(self, blocks: Sequence[int], kind: type[AcceleratorError] = CompileError) -> None:
-        """An error of this kind if the device takes no piece as large as one of so many bytes, or has less memory for all of them
-        than other models leave. Most drivers find memory only when it is used, and some end the process then."""
-        largest, whole, held = max(blocks, default=0), sum(blocks), self.held
-        if largest > self.device.max_mem_alloc_size:
-            cause = f"one of its values takes {largest:,} bytes, and the device takes {self.device.max_mem_alloc_size:,} at most"
-        elif whole + held > self.device.global_mem_size:
-            others = f", other models hold {held:,}" if held else ""
-            cause = f"its values and weights take {whole:,} bytes{others}, and the device has {self.device.global_mem_size:,}"
-        else:
-            return
-        remedy = "Close other models, or place a part of the model on another device" if held else _SMALLER
-        raise kind(cause, where=f"device {self.name}", remedy=remedy)
+    @property
+    def room(self) -> str:
+        """All of its memory."""
+        return f"the device has {self.device.global_mem_size:,}"
 
     def check_launch(self, kernel: Any, local: Sequence[int]) -> None:
         """CompileError if the compiled kernel needs a smaller work-group (its registers may), or more local memory."""
@@ -187,14 +177,6 @@ def drivers() -> tuple[Driver, ...]:
         raise AcceleratorUnavailable(cause, remedy=f"Install the GPU's OpenCL driver, or one for the processor: {ON_PROCESSORS}")
     return tuple(working)
 
-
-_SMALLER = "Place a part of the model on another device"
-
-_held: dict[int, dict[int, int]] = {}
-"""The bytes that this process holds in each device's memory, by device and holder."""
-
-_holding = Guard()
-"""Held while one more is counted."""
 
 _TRIAL = "__kernel void trial(__global float* x) { x[get_global_id(0)] *= 2; }"
 

@@ -3,7 +3,6 @@ there at once, where the package takes a second to import."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.run.pool import serving
@@ -30,9 +27,6 @@ OURS = "+"
 
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
-
-_EXISTS, _ARCH, _NAME = 0, 4, 5
-"""Attributes of a device, by TVM's numbers."""
 
 
 @cache
@@ -82,7 +76,7 @@ def package_folder() -> Path | None:
 
 @cache
 def has_backend(name: str) -> bool:
-    """Load one of TVM's further libraries ("tvm_compiler", "tvm_runtime_cuda"); False where it is missing, or does not load."""
+    """Load one of TVM's further libraries ("tvm_compiler"); False where it is missing, or does not load."""
     runtime()
     info = importlib.import_module("tvm_ffi.libinfo")
     try:
@@ -120,47 +114,16 @@ def load_library(path: str) -> Any:
     return module
 
 
-# -- devices ---------------------------------------------------------------------------------------------
-
-
-def gpu(number: int) -> Any:
-    """A GPU of NVIDIA's, which need not exist."""
-    has_backend("tvm_runtime_cuda")
-    return runtime().device("cuda", number)
-
-
-def exists(device: Any) -> bool:
-    """Is the device here?"""
-    return bool(_attribute(device, _EXISTS))
-
-
-def arch_of(device: Any) -> str:
-    """A GPU's architecture, as "sm_90"."""
-    return f"sm_{str(_attribute(device, _ARCH)).replace('.', '')}"
-
-
-def name_of(device: Any) -> str:
-    """The name that the device's maker gives it."""
-    return str(_attribute(device, _NAME))
-
-
-def _attribute(device: Any, number: int) -> Any:
-    return function("runtime.GetDeviceAttr")(device.dlpack_device_type(), device.index, number)
-
-
 # -- running ---------------------------------------------------------------------------------------------
 
 
 class VirtualMachine:
     """Runs the functions of a compiled module."""
 
-    def __init__(self, module: Any, device: Any) -> None:
+    def __init__(self, module: Any) -> None:
         host = runtime().device("cpu", 0)
-        devices = [host] if device is None else [device, host]
         self._module = module["vm_load_executable"]()
-        self._module["vm_initialization"](
-            *(number for d in devices for number in (d.dlpack_device_type(), d.index, POOLED))
-        )
+        self._module["vm_initialization"](host.dlpack_device_type(), host.index, POOLED)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._module[name]  # type: ignore[no-any-return]
@@ -168,21 +131,6 @@ class VirtualMachine:
     def watch(self, watcher: Callable[..., int]) -> None:
         """Call the watcher before and after each call that a function makes."""
         self._module["set_instrument"](watcher)
-
-
-def uploaded(array: np.ndarray[Any, Any], device: Any) -> Any:
-    """A copy of the array in the device's memory."""
-    given, ffi = np.asarray(array, order="C"), runtime()
-    tensor = function("runtime.TVMTensorAllocWithScope")(ffi.Shape(given.shape), ffi.dtype(given.dtype.name), device, None)
-    function("runtime.TVMTensorCopyFromBytes")(tensor, given.ctypes.data_as(ctypes.c_void_p), given.nbytes)
-    return tensor
-
-
-def downloaded(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A copy of the tensor in the host's memory."""
-    array = np.empty(tuple(tensor.shape), dtype)
-    function("runtime.TVMTensorCopyToBytes")(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
-    return array
 
 
 def view(tensor: Any, shape: Sequence[int], dtype: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from accelerators.interface.registry import accelerator
 from accelerators.tvm import cuda
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.code import nvcc
+from accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from tests.accelerators.tvm.running import check, compiled, schedules
@@ -77,6 +79,20 @@ def test_running_without_a_gpu_is_a_clear_error() -> None:
         pytest.skip("there is a GPU here")
     with pytest.raises(AcceleratorUnavailable, match="there is no GPU 0 here: it was compiled for sm_80 and cannot run"):
         compiled(small(), "cuda").run([np.zeros((1, 8, 16, 16), "float32")])
+
+
+@needs_compiler
+def test_an_export_holds_machine_code_and_no_source(tmp_path: Path) -> None:
+    """Nothing is compiled where it runs, which is where a GPU is."""
+    model = compiled(small(), "cuda", ARCH="sm_90")
+    assert isinstance(model, CompiledCuda)
+    code, data = model.all_binaries(), model.export()
+    assert len(code) == len({kernel.source for kernel in model.kernels()}) == 2
+    assert all(binary.startswith(b"\x7fELF") and binary in data for binary in code.values()) and b"__global__" not in data
+    pt.compile(small(), "cuda", config={"ARCH": "sm_90"}).export(tmp_path / "small.partita")
+    if cuda.gpu_arch() is None:
+        with pytest.raises(AcceleratorUnavailable, match="there is no GPU here"):
+            pt.import_model(tmp_path / "small.partita")
 
 
 @needs_gpu

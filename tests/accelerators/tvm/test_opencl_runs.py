@@ -15,7 +15,7 @@ import partita as pt
 from accelerators.errors import AcceleratorUnavailable, CompileError
 from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import planned
-from accelerators.tvm.run import opencl_driver
+from accelerators.tvm.run import device_memory, opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
 pytest.importorskip("tvm")
@@ -43,7 +43,7 @@ def test_models_on_one_device_share_its_memory(monkeypatch: pytest.MonkeyPatch) 
     size = sum(unit(first).step_list.blocks)
     assert driver.held - before == size
     with monkeypatch.context() as small:
-        small.setattr(opencl_driver, "_held", {driver.device.int_ptr: {0: driver.device.global_mem_size - size + 1}})
+        small.setattr(device_memory, "_held", {driver.memory_key: {0: driver.device.global_mem_size - size + 1}})
         said = r"its values and weights take [0-9,]+ bytes, other models hold [0-9,]+, and the device has [0-9,]+"
         with pytest.raises(pt.RunError, match=rf"{said}\n  Close other models, or place a part"):
             second(numbers(4, 8))
@@ -67,7 +67,7 @@ def test_of_two_that_start_at_once_one_gets_the_last_memory(monkeypatch: pytest.
     driver, check = opencl_driver.drivers()[0], opencl_driver.Driver.check_memory
     most, whole = driver.device.max_mem_alloc_size, driver.device.global_mem_size
     blocks, holders, errors = [min(most, whole)] * max(1, whole // most), [Holder(), Holder()], list[str]()
-    monkeypatch.setattr(opencl_driver, "_held", {})
+    monkeypatch.setattr(device_memory, "_held", {})
 
     def second() -> None:
         try:

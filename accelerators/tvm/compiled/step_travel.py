@@ -1,4 +1,4 @@
-"""Subgraphs for OpenCL as bytes: how they are launched, their source, and the programs that drivers built of it."""
+"""Subgraphs for GPUs as bytes: how they are launched, and the programs that were built of their source."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import Slot, Step, StepList
+from accelerators.tvm.compiled.stepwise import CompiledSteps
 from accelerators.tvm.compiled.subgraph import Launch, RunsOn
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
@@ -24,7 +24,7 @@ from graph.types import TensorType, numpy_dtype
 _LENGTH = struct.Struct("<Q")
 
 
-def export(compiled: CompiledOpenCl) -> bytes:
+def export(compiled: CompiledSteps) -> bytes:
     """The subgraph as bytes, without its weights."""
     steps, binaries = compiled.step_list, compiled.all_binaries()
     outputs = ["constant" if isinstance(origin, np.ndarray) else origin for origin in compiled.assembled.outputs]
@@ -34,7 +34,7 @@ def export(compiled: CompiledOpenCl) -> bytes:
         "weights": len(compiled.export_weights()),
         "notes": list(compiled.notes),
         "checks": compiled.assembled.checks,
-        "source": steps.source,
+        "source": compiled.source_to_export(),
         "blocks": steps.blocks,
         "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
         "steps": [_written(step) for step in steps.steps],
@@ -46,17 +46,18 @@ def export(compiled: CompiledOpenCl) -> bytes:
 
 def _written(step: Step) -> list[Any]:
     arguments = [[a.dtype, a.value] if isinstance(a, Number) else a for a in step.arguments]
-    return [step.number, step.kernel, arguments, step.groups, step.local]
+    return [step.number, step.kernel, arguments, step.groups, step.local, step.shared]
 
 
 def read(
+    kind: type[CompiledSteps],
     data: bytes,
     weights: Sequence[Any],
     graph: Graph,
     runs_on: RunsOn,
     perf_count: bool,
-    compile_again: Callable[[], CompiledOpenCl],
-) -> CompiledOpenCl:
+    compile_again: Callable[[], CompiledSteps],
+) -> CompiledSteps:
     """The subgraph that `export` wrote. Nothing of it is built before it is asked for."""
     where = f"subgraph {graph.name!r}"
     words, binaries = _taken_apart(data, where)
@@ -72,21 +73,21 @@ def read(
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
     _check(steps, own, graph, where)
 
-    def again() -> CompiledOpenCl:
+    def again() -> CompiledSteps:
         if is_skeleton(graph):
             cause = "its kernels cannot be shown: it was exported without its body"
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
     assembled = Assembled(steps, tuple(own), (), outputs, tuple(map(str, words.get("checks", ()))))
-    compiled = CompiledOpenCl(assembled, launches, again, runs_on, perf_count)
+    compiled = kind(assembled, launches, again, runs_on, perf_count)
     compiled.binaries = binaries
     compiled.notes = tuple(map(str, words.get("notes", ())))
     return compiled
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """The words, and the built programs by driver."""
+    """The words, and the built programs by what tells one from another."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
@@ -96,14 +97,14 @@ def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, 
             end += size
         return words, binaries
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AcceleratorError(f"this is no subgraph compiled for OpenCL: {error}", where=where) from None
+        raise AcceleratorError(f"this is no subgraph compiled for a GPU: {error}", where=where) from None
 
 
 def _step_list(words: Mapping[str, Any]) -> StepList:
     inputs, outputs = ([Slot(block, tuple(shape), dtype) for block, shape, dtype in slots] for slots in words["values"])
-    steps = [Step(number, kernel, tuple(map(_argument, arguments)), _size(groups), _size(local))
-             for number, kernel, arguments, groups, local in words["steps"]]
-    return StepList(str(words["source"]), tuple(map(int, words["blocks"])), tuple(inputs), tuple(outputs), tuple(steps))
+    steps = [Step(number, kernel, tuple(map(_argument, arguments)), _size(groups), _size(local), *map(int, shared))
+             for number, kernel, arguments, groups, local, *shared in words["steps"]]
+    return StepList((str(words["source"]),), tuple(map(int, words["blocks"])), tuple(inputs), tuple(outputs), tuple(steps))
 
 
 def _argument(written: Any) -> int | Number:

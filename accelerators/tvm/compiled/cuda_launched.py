@@ -1,0 +1,76 @@
+"""A compiled subgraph that one of NVIDIA's GPUs runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from accelerators.arrays.on_device import DeviceArray
+from accelerators.errors import AcceleratorUnavailable, RunError
+from accelerators.tvm.code.nvcc import cubins_of_all
+from accelerators.tvm.compiled.cuda_session import CudaSession
+from accelerators.tvm.compiled.stepwise import CompiledSteps
+from accelerators.tvm.run.cuda_arrays import CudaArray
+from accelerators.tvm.run.cuda_driver import CudaDriver, Kernel, driver_of
+from accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
+
+
+class CompiledCuda(CompiledSteps):
+    """A subgraph as machine code for one architecture."""
+
+    @property
+    def driver(self) -> CudaDriver:
+        """The GPU that runs it; AcceleratorUnavailable where there is none."""
+        driver = driver_of(self.runs_on.device_id)
+        if driver is None:
+            raise AcceleratorUnavailable(
+                f"there is no GPU {self.runs_on.device_id} here: it was compiled for {self.runs_on.machine.arch} and cannot run",
+                remedy="Export the model and run it where there is one, or compile for 'cpu'",
+            )
+        return driver
+
+    def takes(self, array: DeviceArray) -> bool:
+        """Is it in the memory of this GPU?"""
+        return isinstance(array, CudaArray) and array.driver is driver_of(self.runs_on.device_id)
+
+    @contextmanager
+    def _driver_errors(self) -> Iterator[None]:
+        driver = self.driver
+        driver.check_process()
+        try:
+            yield
+        except CudaError as error:
+            remedy = "Close other models, or give it smaller inputs" if error.status == NO_MEMORY else None
+            raise RunError(f"the CUDA driver failed: {error}", where=f"device {driver.name}", remedy=remedy) from error
+
+    def _new_session(self) -> CudaSession:
+        records = self.runs_on.records and not self._perf_count
+        kernels = self.program()
+        return CudaSession(self.step_list, kernels, self.driver, self._assembled.weights, self._perf_count, records)
+
+    def program(self) -> dict[str, Kernel]:
+        """The kernels by name, loaded by the driver."""
+        if self._program is None:
+            kernels = {step.kernel: step.shared for step in self.step_list.steps}
+            self._program = self.driver.loaded([*self.all_binaries().values()], kernels)
+        return self._program  # type: ignore[no-any-return]
+
+    def check_code(self) -> None:
+        """Compile all sources now, so that the CUDA compiler complains here and not where the model runs; where there is a GPU,
+        too little memory is said here too."""
+        driver = driver_of(self.runs_on.device_id)
+        if driver is not None:
+            driver.check_memory(self.step_list.blocks)
+        self.all_binaries()
+
+    def all_binaries(self) -> dict[str, bytes]:
+        """The machine code by the digest of its source; what was imported came with all of it."""
+        if not self.binaries and self.step_list.steps:
+            code = cubins_of_all(self.step_list.sources, self.runs_on.machine.arch)
+            self.binaries = {hashlib.sha256(source.encode()).hexdigest(): binary for source, binary in code.items()}
+        return self.binaries
+
+    def source_to_export(self) -> str:
+        """Nobody compiles it again: the machine code is for one architecture."""
+        return ""

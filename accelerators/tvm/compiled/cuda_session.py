@@ -1,0 +1,225 @@
+"""A subgraph's place on one of NVIDIA's GPUs: its memory, its stream, and the calls of a run, recorded where they repeat."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.on_device import Target
+from accelerators.tvm.code.launches import Number
+from accelerators.tvm.compiled.step_list import Slot, Step, StepList
+from accelerators.tvm.compiled.stepwise import bound_arrays, uses_of
+from accelerators.tvm.run.cuda_arrays import CudaArray
+from accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, Kernel, Owned
+from accelerators.tvm.run.cuda_library import CudaError, call, created
+from graph.types import Array, numpy_dtype
+
+RECORDED = 8
+"""The number of recorded runs that are kept: one for each set of addresses that arrays of the caller's have on the GPU."""
+
+
+@attrs.frozen(slots=True)
+class _Run:
+    """What one run reads and writes."""
+
+    inputs: tuple[int, ...]
+    """The addresses of the inputs that are on the GPU; 0 for those of the host."""
+    results: tuple[int, ...]
+    """The addresses of the results that stay there; 0 for those of the host."""
+    bound: tuple[tuple[int, int], ...]
+    """Addresses that kernels get in the place of pieces of memory."""
+
+
+class CudaSession:
+    """Pieces of memory with the weights in them, a stream of its own, and pinned memory for what comes and goes.
+
+    Everything that a run does goes into the stream, and is waited for once, at the end."""
+
+    def __init__(
+        self, steps: StepList, kernels: Mapping[str, Kernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
+        records: bool,
+    ) -> None:
+        self._steps, self._driver, self._kernels = steps, driver, kernels
+        self._memory = DevicePieces(driver, steps.blocks)
+        self._blocks = self._memory.addresses
+        self._stream = driver.stream()
+        self._launches = [_Launch(kernels[step.kernel].handle, step, self._blocks) for step in steps.steps]
+        self._arrived = driver.event()
+        self._events = [(driver.event(timed=True), driver.event(timed=True)) for _ in steps.steps] if measuring else []
+        given = len(steps.inputs) - len(weights)
+        self._given = [_Passage(driver, slot) for slot in steps.inputs[:given]]
+        self._made = [_Passage(driver, slot) for slot in steps.outputs]
+        self._records = records
+        self._recorded: OrderedDict[_Run, Owned] = OrderedDict()
+        self._last: _Run | None = None
+        with driver.current():
+            for slot, weight in zip(steps.inputs[given:], weights, strict=True):
+                self._send(self._blocks[slot.block], np.asarray(weight, order="C"))
+            self._wait()
+
+    def run(self, inputs: Sequence[Any], targets: Mapping[int, Target]) -> list[Target]:
+        """The results, in the arrays meant for them where there are any. Kernels use arrays on the GPU where they are."""
+        results = [
+            targets[i] if i in targets else np.empty(slot.shape, numpy_dtype(slot.dtype))
+            for i, slot in enumerate(self._steps.outputs)
+        ]
+        bound = bound_arrays(self._steps, inputs, targets, CudaArray)
+        addresses = tuple((block, array.address) for block, array in bound.items())
+        run = _Run(tuple(map(_address, inputs)), tuple(map(_address, results)), addresses)
+        with self._driver.current():
+            try:
+                for passage, array in zip(self._given, inputs, strict=True):
+                    if not isinstance(array, CudaArray):
+                        np.copyto(passage.pinned, array)
+                if any((*run.inputs, *run.results)):
+                    self._wait_for_others()
+                self._begin(run)
+            finally:
+                self._wait()
+        for passage, result in zip(self._made, results, strict=True):
+            if isinstance(result, np.ndarray):
+                np.copyto(result, passage.pinned)
+        return results
+
+    def times(self) -> dict[int, float]:
+        """Microseconds of each kernel of the last run."""
+        spent: dict[int, float] = {}
+        with self._driver.current():
+            for step, (start, end) in zip(self._steps.steps, self._events, strict=True):
+                taken = ctypes.c_float()
+                call("cuEventElapsedTime", ctypes.byref(taken), start.handle, end.handle)
+                spent[step.number] = spent.get(step.number, 0.0) + taken.value * 1e3
+        return spent
+
+    def _begin(self, run: _Run) -> None:
+        """Put the run into the stream: as it was recorded, where two in succession read and write the same addresses."""
+        if run not in self._recorded and self._records and run == self._last:
+            self._record(run)
+        self._last = run
+        if run in self._recorded:
+            self._recorded.move_to_end(run)
+            call("cuGraphLaunch", self._recorded[run].handle, self._stream.handle)
+        else:
+            self._queue(run)
+
+    def _record(self, run: _Run) -> None:
+        """Have the driver note the calls of the run instead of making them. Where it cannot, they are made one by one."""
+        try:
+            graph = self._captured(run)
+            try:
+                recorded = created("cuGraphInstantiateWithFlags", graph, 0)
+            finally:
+                call("cuGraphDestroy", graph)
+        except CudaError as error:
+            self._records = False
+            warnings.warn(f"its launches are made one by one, since they cannot be recorded: {error}", stacklevel=2)
+            return
+        self._recorded[run] = Owned(self._driver, recorded, "cuGraphExecDestroy")
+        if len(self._recorded) > RECORDED:
+            self._recorded.popitem(last=False)
+
+    def _captured(self, run: _Run) -> int:
+        graph = ctypes.c_void_p()
+        call("cuStreamBeginCapture_v2", self._stream.handle, RELAXED)
+        try:
+            self._queue(run)
+        finally:
+            call("cuStreamEndCapture", self._stream.handle, ctypes.byref(graph))
+        return graph.value or 0
+
+    def _queue(self, run: _Run) -> None:
+        """All copies and launches of a run, one behind the other."""
+        stream, bound = self._stream.handle, dict(run.bound)
+        for passage, address in zip(self._given, run.inputs, strict=True):
+            if not address:
+                self._send(self._blocks[passage.slot.block], passage.pinned)
+        with self._arguments(bound):
+            for number, launch in enumerate(self._launches):
+                self._mark(number, 0)
+                launch.begin(stream)
+                self._mark(number, 1)
+        for passage, target in zip(self._made, run.results, strict=True):
+            source, size = bound.get(passage.slot.block, self._blocks[passage.slot.block]), passage.pinned.nbytes
+            if size and not target:
+                call("cuMemcpyDtoHAsync_v2", passage.pinned.ctypes.data, source, size, stream)
+            elif size and target != source:
+                call("cuMemcpyDtoDAsync_v2", target, source, size, stream)
+
+    @contextmanager
+    def _arguments(self, bound: Mapping[int, int]) -> Iterator[None]:
+        """Inside, kernels that are launched have these addresses in the place of pieces of memory."""
+        uses = [(self._launches[number], position, block) for number, position, block in uses_of(self._steps, bound)]
+        try:
+            for launch, position, block in uses:
+                launch.values[position] = bound[block]
+            yield
+        finally:
+            for launch, position, block in uses:
+                launch.values[position] = self._blocks[block]
+
+    def _send(self, target: int, array: Array) -> None:
+        if array.nbytes:
+            call("cuMemcpyHtoDAsync_v2", target, array.ctypes.data, array.nbytes, self._stream.handle)
+
+    def _mark(self, number: int, which: int) -> None:
+        if self._events:
+            call("cuEventRecord", self._events[number][which].handle, self._stream.handle)
+
+    def _wait_for_others(self) -> None:
+        """What other libraries still write to arrays that this run reads comes first."""
+        call("cuEventRecord", self._arrived.handle, self._driver.arrival_stream())
+        call("cuStreamWaitEvent", self._stream.handle, self._arrived.handle, 0)
+
+    def _wait(self) -> None:
+        call("cuStreamSynchronize", self._stream.handle)
+
+
+class _Passage:
+    """A value on its way between the host and the GPU. Its pinned memory is there once it is needed."""
+
+    def __init__(self, driver: CudaDriver, slot: Slot) -> None:
+        self.slot = slot
+        self._driver = driver
+        self._pinned: Array | None = None
+
+    @property
+    def pinned(self) -> Array:
+        """The value in memory of the host's that does not move."""
+        if self._pinned is None:
+            dtype = numpy_dtype(self.slot.dtype)
+            size = int(np.prod(self.slot.shape, dtype=np.int64)) * dtype.itemsize
+            memory = self._driver.pinned(size) if size else np.empty(0, np.uint8)
+            self._pinned = memory.view(dtype).reshape(self.slot.shape)
+        return self._pinned
+
+
+class _Launch:
+    """One launch with its arguments, as the driver reads them."""
+
+    def __init__(self, function: int, step: Step, blocks: Sequence[int]) -> None:
+        count = len(step.arguments)
+        self.values = (ctypes.c_uint64 * count)(*(_bits(a) if isinstance(a, Number) else blocks[a] for a in step.arguments))
+        """The arguments: addresses, or the bits of numbers."""
+        begin = ctypes.addressof(self.values)
+        self._pointers = (ctypes.c_void_p * count)(*range(begin, begin + 8 * count, 8))
+        self._sizes = function, *step.groups, *step.local, step.shared
+
+    def begin(self, stream: int) -> None:
+        """Put it into the stream."""
+        call("cuLaunchKernel", *self._sizes, stream, self._pointers, None)
+
+
+def _bits(number: Number) -> int:
+    """The number's bytes, in the first of eight."""
+    return int.from_bytes(np.array(number.value, numpy_dtype(number.dtype)).tobytes(), "little")
+
+
+def _address(value: Any) -> int:
+    return value.address if isinstance(value, CudaArray) else 0

@@ -1,0 +1,326 @@
+"""The host side of `cuda`, on a stand-in for NVIDIA's driver: what it computes, which calls it makes, and what it complains of.
+
+`tests/accelerators/tvm/test_cuda_runs.py` runs these in a process that finds the stand-in."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.arrays.on_device import DeviceArray, on_device
+from accelerators.errors import CompileError
+from accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from accelerators.tvm.run.cuda_driver import CudaDriver, driver_of
+from accelerators.tvm.run.cuda_library import call, created
+from graph.types import numpy_dtype
+from tests.accelerators.tvm.opencl_nets import net, numbers, x
+
+STANDIN = ctypes.CDLL("libcuda.so.1")
+STANDIN.standin_notes.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+STANDIN.standin_notes.restype = STANDIN.standin_used.restype = ctypes.c_size_t
+
+X, POSITIVE = numbers(4, 8), np.maximum(numbers(4, 8), 0)
+
+PLAIN = {"ISOLATE": False}
+
+
+def driver() -> CudaDriver:
+    found = driver_of(0)
+    assert found is not None
+    return found
+
+
+def notes() -> list[str]:
+    """What the driver was asked for since the last time."""
+    room = ctypes.create_string_buffer(1 << 20)
+    size = STANDIN.standin_notes(room, len(room))
+    return room.raw[:size].decode().splitlines()
+
+
+def there(array: np.ndarray) -> Any:
+    return pt.to_device(array, "cuda")
+
+
+def room(*shape: int) -> Any:
+    return there(np.full(shape, np.nan, "float32"))
+
+
+def unit(model: pt.CompiledModel) -> CompiledCuda:
+    compiled = model.units[0].compiled
+    assert isinstance(compiled, CompiledCuda)
+    return compiled
+
+
+def relu_net(**config: Any) -> pt.CompiledModel:
+    return pt.compile(pt.Graph([pt.op("Relu", x(4, 8), name="y")], name="net"), "cuda", config={**PLAIN, **config})
+
+
+@pytest.fixture
+def relu() -> Iterator[pt.CompiledModel]:
+    model = relu_net()
+    yield model
+    model.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """What a test's models and arrays held is free behind it, and everything was waited for."""
+    before = STANDIN.standin_used()
+    notes()
+    yield
+    if STANDIN.standin_used() > before:
+        gc.collect()
+    assert STANDIN.standin_used() <= before
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cuda") / "net.partita"
+    pt.compile(net(), "cuda", config=PLAIN).export(path)
+    return path
+
+
+def test_a_run_is_one_row_of_calls_and_one_wait(exported: Path) -> None:
+    """Weights go to the GPU once. The second run is recorded, and those behind it are one call."""
+    model, (wanted,) = pt.import_model(exported), pt.compile(net(), "reference")(X)
+    np.testing.assert_allclose(model(X)[0], wanted, rtol=1e-5)
+    calls = notes()
+    stream = next(line for line in calls if line.startswith("stream")).split()[1]
+    kernels = [step.kernel for step in unit(model).step_list.steps]
+    launches = [f"{stream} launch {kernel} {grid}" for kernel, grid in zip(kernels, ("1x1x1", "1x1x1", "4x1x1"), strict=True)]
+    done = calls.index(f"wait for {stream}")
+    assert calls[:done].count("load") == 3 and sum("pageable" in line for line in calls[:done]) == 2
+    assert calls[done + 1 :] == ["pin 128", f"{stream} up 128", *launches, "pin 48", f"{stream} down 48", f"wait for {stream}"]
+    for data in (X, -X, 2 * X):
+        np.testing.assert_allclose(model(data)[0], pt.compile(net(), "reference")(data)[0], rtol=1e-5)
+    again = [f"{stream} replay 5", f"wait for {stream}"]
+    assert notes() == [f"record {stream}", f"{stream} up 128", *launches, f"{stream} down 48", *again, *again, *again]
+
+
+def test_recording_can_be_switched_off() -> None:
+    model = relu_net(CUDA_GRAPHS=False)
+    for _ in range(3):
+        np.testing.assert_array_equal(model(X)[0], POSITIVE)
+    assert not [line for line in notes() if "record" in line or "replay" in line]
+
+
+def test_what_cannot_be_recorded_is_made_one_by_one(relu: pt.CompiledModel) -> None:
+    relu(X)
+    STANDIN.standin_fail(b"cuGraphInstantiateWithFlags")
+    with pytest.warns(UserWarning, match="made one by one, since they cannot be recorded: cuGraphInstantiateWithFlags failed"):
+        np.testing.assert_array_equal(relu(X)[0], POSITIVE)
+    np.testing.assert_array_equal(relu(-X)[0], np.maximum(-X, 0))
+    assert not [line for line in notes() if "replay" in line]
+
+
+def test_arrays_on_the_gpu_are_read_and_written_where_they_are(relu: pt.CompiledModel) -> None:
+    given, target = there(X), room(4, 8)
+    relu(-X)
+    notes()
+    (result,) = relu(given, out=target)
+    assert result is target and not [line for line in notes() if "up" in line or "down" in line or "within" in line]
+    np.testing.assert_array_equal(target.numpy(), POSITIVE)
+    np.testing.assert_array_equal(given, X)
+    np.testing.assert_array_equal(relu(-X)[0], np.maximum(-X, 0))
+    np.testing.assert_array_equal(relu(given)[0], POSITIVE)
+    assert relu(-X, out={"y": target})["y"] is target
+    np.testing.assert_array_equal(target.numpy(), np.maximum(-X, 0))
+    relu(given, out=given)
+    np.testing.assert_array_equal(given, POSITIVE)
+
+
+def test_other_addresses_are_recorded_anew(relu: pt.CompiledModel) -> None:
+    """Each pair of arrays has its own recording; one that comes back finds its own again, and memory that is gone is in none."""
+    pairs = [(there(X * i), room(4, 8)) for i in (1, 2)]
+    for given, target in (*pairs, *pairs):
+        for _ in range(2):
+            relu(given, out=target)
+        np.testing.assert_array_equal(target, np.maximum(given.numpy(), 0))
+    assert sum("record" in line for line in notes()) == 2
+    for i in range(10):
+        given, target = there(X * i), room(4, 8)
+        for _ in range(3):
+            relu(given, out=target)
+        np.testing.assert_array_equal(target, np.maximum(X * i, 0))
+
+
+def test_outputs_that_are_views_inputs_constants_and_one_value_twice() -> None:
+    given, five = x(4, 8), pt.constant(np.full((2,), 5, "float32"))
+    relu = pt.op("Relu", given)
+    view = pt.op("Reshape", given, pt.constant(np.array([8, 4])))
+    outputs = [relu, relu, pt.op("Reshape", relu, pt.constant(np.array([32]))), view, given, pt.op("Identity", five)]
+    model = pt.compile(pt.Graph(outputs, name="net"), "cuda", config=PLAIN)
+    wanted = [POSITIVE, POSITIVE, POSITIVE.reshape(32), X.reshape(8, 4), X, np.full((2,), 5, "float32")]
+    targets = [room(*array.shape) for array in wanted]
+    for _ in range(3):
+        for result, target, array in zip(model(there(X), out=targets), targets, wanted, strict=True):
+            assert result is target
+            np.testing.assert_array_equal(target, array)
+        for result, array in zip(model(X), wanted, strict=True):
+            assert isinstance(result, np.ndarray)
+            np.testing.assert_array_equal(result, array)
+
+
+class Foreign:
+    """An array of another library's. Its numbers arrive on a stream of its own, which does nothing before it is waited for."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.held = there(np.zeros_like(array))
+        self.stream, self.pinned = driver().stream(), driver().pinned(array.nbytes)
+        self.pinned[:] = array.reshape(-1).view(np.uint8)
+        with driver().current():
+            call("cuMemcpyHtoDAsync_v2", self.held.address, self.pinned.ctypes.data, array.nbytes, self.stream.handle)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.held.__dlpack_device__()
+
+    def __dlpack__(self, stream: int) -> Any:
+        with driver().current():
+            written = created("cuEventCreate", 2)
+            call("cuEventRecord", written, self.stream.handle)
+            call("cuStreamWaitEvent", stream, written, 0)
+        return self.held.__dlpack__(stream=stream)
+
+
+def test_arrays_of_other_libraries_come_and_go_by_dlpack(relu: pt.CompiledModel) -> None:
+    """What the other library still writes comes first, without the host waiting for it. Nothing is copied."""
+    relu(X)
+    given, target = Foreign(X), Foreign(-X)
+    notes()
+    (result,) = relu(given, out=target)
+    assert result is target and not [line for line in notes() if " up " in line or " down " in line or "within" in line]
+    np.testing.assert_array_equal(target.held.numpy(), POSITIVE)
+    for _ in range(3):
+        np.testing.assert_array_equal(relu(Foreign(-X))[0], np.maximum(-X, 0))
+
+
+def test_element_types_and_pieces_by_dlpack() -> None:
+    for dtype in ("float32", "float16", "bfloat16", "int8", "uint16", "int64", "bool"):
+        array = np.arange(6).reshape(2, 3).astype(numpy_dtype(dtype))
+
+        class Other:
+            """Not known to Partita."""
+
+            held = there(array)
+            __dlpack_device__, __dlpack__ = held.__dlpack_device__, held.__dlpack__
+
+        read = on_device(Other())
+        assert isinstance(read, DeviceArray) and read.dtype == array.dtype and read.shape == (2, 3)
+        assert read.shares(Other.held)
+        np.testing.assert_array_equal(read.numpy().view(np.uint8), array.view(np.uint8))
+
+
+def test_those_that_do_not_fit_are_errors(relu: pt.CompiledModel) -> None:
+    with pytest.raises(pt.InputError, match=r"dimension 0 is 4 \(float32\[4, 8\]\), and that of the array given 2: \(2, 8\)"):
+        relu(there(X[:2]))
+    with pytest.raises(pt.InputError, match=r"the output is float32\[4, 8\], and the array float32\[2, 8\]"):
+        relu(X, out=room(2, 8))
+    target = room(4, 8)
+    with pytest.raises(ValueError, match="by a copy"):
+        np.asarray(target, copy=False)
+
+
+def test_a_model_that_does_not_fit_says_how_much_it_needs(exported: Path) -> None:
+    """Before the driver runs out of memory: where it is compiled, and where it first runs."""
+    first = pt.import_model(exported)
+    (wanted,) = first(X)
+    size = sum(unit(first).step_list.blocks)
+    assert driver().held == size
+    filling, second = there(np.zeros(driver().free - 1024, "uint8")), pt.import_model(exported)
+    said = rf"its values and weights take {size:,} bytes, other models hold [0-9,]+, and [0-9,]+ of the device's [0-9,]+ are free"
+    with pytest.raises(pt.RunError, match=rf"{said}\n  Close other models, or place a part"):
+        second(X)
+    with pytest.raises(CompileError, match=said):
+        unit(second).check_code()
+    del filling
+    np.testing.assert_array_equal(second(X)[0], wanted)
+    second.close()
+    assert driver().held == size
+    first.close()
+
+
+def test_memory_that_runs_out_all_the_same_is_an_error_and_nothing_is_lost(relu: pt.CompiledModel) -> None:
+    STANDIN.standin_fail(b"cuMemAlloc_v2")
+    with pytest.raises(pt.RunError, match="the CUDA driver failed: cuMemAlloc_v2 failed: CUDA_ERROR_LAUNCH_FAILED"):
+        relu(X)
+    assert driver().held == 0
+    np.testing.assert_array_equal(relu(X)[0], POSITIVE)
+
+
+@pytest.mark.parametrize("function", [b"cuLaunchKernel", b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2"])
+def test_a_run_that_fails_is_an_error_and_the_next_one_begins_anew(function: bytes) -> None:
+    relu = relu_net(CUDA_GRAPHS=False)
+    relu(X)
+    STANDIN.standin_fail(function)
+    with pytest.raises(pt.RunError, match=rf"the CUDA driver failed: {function.decode()} failed"):
+        relu(2 * X)
+    np.testing.assert_array_equal(relu(X)[0], POSITIVE)
+
+
+def test_results_are_copied_into_the_callers_arrays(relu: pt.CompiledModel) -> None:
+    target = np.zeros((4, 8), "float32")
+    for _ in range(3):
+        assert relu(X, out=target)[0] is target and (target == POSITIVE).all()
+        target[...] = 0
+    every_other = np.zeros((4, 16), "float32")[:, ::2]
+    assert relu(X, out=every_other)[0] is every_other and (every_other == POSITIVE).all()
+
+
+def test_the_profile_is_the_gpus_own(relu: pt.CompiledModel) -> None:
+    rows = [row for row in relu.profile(X).rows if row.real_us > 0]
+    assert rows and all("replay" not in line for line in notes())
+
+
+def test_several_threads_share_a_model(relu: pt.CompiledModel) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    inputs = [numbers(4, 8, seed=i) for i in range(8)] * 3
+    with ThreadPoolExecutor(4) as pool:
+        for data, result in zip(inputs, pool.map(lambda data: relu(data)[0], inputs), strict=True):
+            np.testing.assert_array_equal(result, np.maximum(data, 0))
+
+
+def test_other_devices_get_copies() -> None:
+    given = x(4, 8)
+    first = pt.op("Relu", given, name="a")
+    second = pt.op("Exp", first, name="b")
+    first.affinity, second.affinity = "cuda", "reference"
+    mixed = pt.compile(pt.Graph([first, second], name="net"), "HETERO:cuda,reference", config={"cuda": PLAIN})
+    targets = [room(4, 8), room(4, 8)]
+    mixed(there(X), out=targets)
+    np.testing.assert_array_equal(targets[0], POSITIVE)
+    np.testing.assert_allclose(targets[1], np.exp(POSITIVE), rtol=1e-6)
+
+
+def test_each_size_has_its_own_recording_and_close_frees_them_all() -> None:
+    model = pt.compile(pt.Graph([pt.op("Relu", x("batch", 8))], name="net"), "cuda", config=PLAIN)
+    for batch in (2, 3, 2, 3, 2, 3):
+        np.testing.assert_array_equal(model(numbers(batch, 8))[0], np.maximum(numbers(batch, 8), 0))
+    assert sum(line.startswith("record") for line in notes()) == 2
+    model.close()
+    assert driver().held == 0 and STANDIN.standin_used() == 0
+
+
+def test_a_forked_process_gets_an_error_and_no_hang(relu: pt.CompiledModel) -> None:
+    import os
+
+    relu(X)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            relu(X)
+        except pt.PartitaError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    assert b"NVIDIA's driver does not work in a forked process" in os.read(reading, 1000)
+    os.close(reading)
