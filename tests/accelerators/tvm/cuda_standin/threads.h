@@ -1,17 +1,13 @@
 /* What CUDA source needs to be compiled as C++ for the processor. The threads of a block are fibers: each runs up to a barrier,
    then the next one does. Blocks run one after the other. */
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <ucontext.h>
 #include <utility>
-#include <vector>
-
-using std::max;
-using std::min;
 
 #define __global__
 #define __device__
@@ -28,20 +24,23 @@ struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
+template <class A, class B> static inline std::common_type_t<A, B> max(A a, B b) { return a < b ? b : a; }
+template <class A, class B> static inline std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
 static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static inline int2 make_int2(int x, int y) { return {x, y}; }
 static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 namespace fibers {
+constexpr size_t STACK = 1 << 17;
 enum Waits { Runs, ForBlock, ForWarp, Done };
 struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
+    char *stack;
     Waits waits;
     Place place;
 };
-static std::vector<Fiber> all;
+static Fiber all[1024];
 static ucontext_t scheduler;
 static size_t now;
 static void (*body)(void **);
@@ -73,15 +72,14 @@ static bool release(size_t from, size_t to, Waits what) {
 
 static void run_block(const unsigned *block) {
     size_t count = (size_t)block[0] * block[1] * block[2];
-    all.resize(std::max(all.size(), count));
     for (size_t i = 0; i < count; i++) {
         Fiber &fiber = all[i];
-        fiber.stack.resize(1 << 17);
+        if (!fiber.stack) fiber.stack = static_cast<char *>(malloc(STACK));
         fiber.place = {unsigned(i % block[0]), unsigned(i / block[0] % block[1]), unsigned(i / block[0] / block[1])};
         fiber.waits = Runs;
         getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_stack.ss_sp = fiber.stack;
+        fiber.context.uc_stack.ss_size = STACK;
         makecontext(&fiber.context, start, 0);
     }
     for (;;) {
@@ -94,7 +92,7 @@ static void run_block(const unsigned *block) {
             swapcontext(&scheduler, &all[now].context);
         }
         if (!left) return;
-        for (size_t i = 0; i < count; i += 32) went |= release(i, std::min(i + 32, count), ForWarp);
+        for (size_t i = 0; i < count; i += 32) went |= release(i, min(i + 32, count), ForWarp);
         went |= release(0, count, ForBlock);
         if (!went) abort();  /* Some threads wait at a barrier that others never come to. */
     }
