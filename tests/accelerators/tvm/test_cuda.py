@@ -91,7 +91,7 @@ def test_an_export_holds_machine_code_and_no_source(tmp_path: Path) -> None:
     assert all(binary.startswith(b"\x7fELF") and binary in data for binary in code.values()) and b"__global__" not in data
     pt.compile(small(), "cuda", config={"ARCH": "sm_90"}).export(tmp_path / "small.partita")
     if cuda.gpu_arch() is None:
-        with pytest.raises(AcceleratorUnavailable, match="there is no GPU here"):
+        with pytest.raises(pt.PartitaError, match="there is no GPU 0 here: it was compiled for sm_90 and cannot run"):
             pt.import_model(tmp_path / "small.partita")
 
 
