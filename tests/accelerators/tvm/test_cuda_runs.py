@@ -1,4 +1,4 @@
-"""The host side of `cuda` where there is no GPU: `cuda_standin/runs.py`, in a process that finds a stand-in for the driver."""
+"""`cuda` where there is no GPU: the tests in `cuda_standin`, in a process that finds a stand-in for the driver."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ pytest.importorskip("tvm")
 
 
 @pytest.mark.skipif(cuda_standin.missing() is not None, reason=str(cuda_standin.missing()))
-def test_on_a_stand_in_for_the_driver(tmp_path: Path) -> None:
-    """Each test of that file passes there; none is skipped."""
-    runs = cuda_standin.HERE / "runs.py"
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", str(runs)]
+@pytest.mark.parametrize("name", ["runs.py", pytest.param("values.py", marks=pytest.mark.slow)])
+def test_on_a_stand_in_for_the_driver(name: str, tmp_path: Path) -> None:
+    """Each test of the file passes there; none is skipped."""
+    tests = str(cuda_standin.HERE / name)
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
     environment = cuda_standin.environment(tmp_path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout[-8000:] + done.stderr[-2000:]
