@@ -101,6 +101,37 @@ def test_it_runs() -> None:
     check(small(), [np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype("float32")], 1e-4, device="cuda")
 
 
+@needs_gpu
+@needs_compiler
+def test_arrays_on_the_gpu_and_runs_that_are_recorded() -> None:
+    data = np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype("float32")
+    model, (wanted,) = pt.compile(small(), "cuda"), pt.compile(small(), "reference")(data)
+    given, target = pt.to_device(data, "cuda"), pt.to_device(np.zeros_like(data), "cuda")
+    for _ in range(3):
+        np.testing.assert_allclose(model(data)[0], wanted, rtol=1e-4, atol=1e-6)
+        model(given, out=target)
+    for _ in range(3):
+        model(given, out=target)
+    np.testing.assert_allclose(target.numpy(), wanted, rtol=1e-4, atol=1e-6)
+
+
+@needs_gpu
+@needs_compiler
+def test_tensors_of_torch_on_the_gpu() -> None:
+    """Read and written where they are, behind what torch still computes."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    data = np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype("float32")
+    model, (wanted,) = pt.compile(small(), "cuda"), pt.compile(small(), "reference")(data)
+    given, target = torch.from_numpy(data).cuda() * 2 / 2, torch.zeros(data.shape, device="cuda")
+    for _ in range(3):
+        model(given, out=target)
+    np.testing.assert_allclose(target.cpu().numpy(), wanted, rtol=1e-4, atol=1e-6)
+    shown = torch.from_dlpack(pt.to_device(data, "cuda"))
+    assert shown.is_cuda and torch.equal(shown.cpu(), torch.from_numpy(data))
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("rule", "node"),
