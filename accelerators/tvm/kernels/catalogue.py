@@ -54,7 +54,9 @@ from accelerators.tvm.kernels.quantized.pools import largest, mean
 from accelerators.tvm.kernels.recurrent.recurrence import recurrence
 from accelerators.tvm.kernels.rows.any_axes import reduction
 from accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
+from accelerators.tvm.kernels.rows.gpu_positions import gpu_one_at_the_largest, gpu_position
 from accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
+from accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
 from accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, SOFTMAXES
@@ -151,11 +153,14 @@ CATALOGUE = (
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),
+    _entry(gpu_position, "ArgMax ArgMin", machines="gpu"),
+    _entry(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
+    _entry(gpu_running_sums, "CumSum", machines="gpu"),
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
     _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
     _entry(plain_pool, "MaxPool AveragePool LpPool"),
-    _entry(position_of_extreme, "ArgMax ArgMin", machines="loops"),
-    _entry(one_at_the_largest, "Hardmax", machines="loops"),
+    _entry(position_of_extreme, "ArgMax ArgMin"),
+    _entry(one_at_the_largest, "Hardmax"),
     _entry(running_sums, "CumSum"),
     _entry(copies, " ".join(sorted(COPIES))),
     _entry(gather, "Gather GatherElements GatherND", machines="loops"),

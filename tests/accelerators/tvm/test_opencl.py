@@ -64,6 +64,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "a view between kernels": lambda: (pt.op("Relu", pt.op("Reshape", pt.op("Exp", x(4, 6)), ints(3, 8))), (4, 6)),
     "launches with numbers, and memory besides": lambda: (pt.op("TopK", x(2, 40), ints(3), n_outputs=2), (2, 40)),
     "sums of one product": lambda: (one_product(pt.variable("x", "float32", (1, 4, 5, 5))), (1, 4, 5, 5)),
+    "running sums": lambda: (pt.op("CumSum", x(3, 40, 2), ints(1), reverse=1), (3, 40, 2)),
     "infinite doubles": lambda: (chosen(np.inf, -np.inf, np.nan), (6,)),
     "functions with other names in C": lambda: (pt.op("Atan", pt.op("Tanh", pt.op("Sinh", x(7)))), (7,)),
     "nothing in it": lambda: (pt.op("Relu", x(0, 4)), (0, 4)),

@@ -42,19 +42,12 @@ TYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 u
 
 def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
     """The kernel for ArgMax or ArgMin; None for any other body."""
-    node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or len(problem.inputs) != 1:
+    search = extreme_sought(body)
+    if search is None:
         return None
-    shape, dtype = shape_of(problem.inputs[0]), element_of(problem.inputs[0])
-    if not shape or 0 in shape or dtype not in TYPES:
-        return None
-    axis = int(node.attrs.get("axis", 0)) % len(shape)
-    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    if not isinstance(size, Extent) and size >= 2**31:
-        return None
-    order = _Order.of(dtype, node.op == "ArgMax", bool(node.attrs.get("select_last_index", 0)))
+    problem, order, (outer, size, inner) = Problem.of(body), search.order, search.sizes
     width = machine.lanes * STRIPS
-    kernel, (x,), (y,) = problem.kernel("positions", {0: (outer, size, inner)}, [(outer, inner)])
+    kernel, (x,), (y,) = problem.kernel("positions", {0: search.sizes}, [(outer, inner)])
     strips = 1 if inner == 1 else pieces(inner, width)
     with kernel.tasks(counted(outer) * strips, "p", is_shared_out(outer * size * inner, machine)) as p:
         if inner == 1:
@@ -66,20 +59,13 @@ def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
 
 def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
     """Hardmax along the last dimension, or along all from one on: one where the largest number stands, else zero."""
-    node, version, problem = body.ops[0], body.graph.opsets.get("", 1), Problem.of(body)
-    shape, dtype = shape_of(node[0]), element_of(node[0])
-    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
+    search = largest_sought(body)
+    if search is None:
         return None
-    axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
-    if version >= 13 and axis != len(shape) - 1:
-        return None
-    size, outer = math.prod(shape[axis:]), math.prod(shape[:axis])
-    if size >= 2**31:
-        return None
-    order = _Order.of(dtype, True, False)
-    kernel, (x,), (y,) = problem.kernel("positions", {0: (outer, size, 1)}, [(outer, size)])
+    problem, (outer, size, _) = Problem.of(body), search.sizes
+    kernel, (x,), (y,) = problem.kernel("positions", {0: search.sizes}, [(outer, size)])
     with kernel.tasks(outer, "p", machine.threads_for(2 * outer * size) > 1) as p:
-        at = _along_rows(kernel, x, p, size, machine.lanes * STRIPS, order)
+        at = _along_rows(kernel, x, p, size, machine.lanes * STRIPS, search.order)
         with kernel.loop(size, "j") as j:
             y[p, j] = constant(0, y.element)
         y[p, at.as_index()] = constant(1, y.element)
@@ -87,7 +73,44 @@ def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
 
 
 @attrs.frozen(slots=True)
-class _Order:
+class Search:
+    """What is sought: the best number along the middle one of three dimensions."""
+
+    order: Order
+    sizes: tuple[int, int, int]
+    """Those before the dimension as one, the dimension itself, those behind it as one."""
+
+
+def extreme_sought(body: Body) -> Search | None:
+    """What ArgMax or ArgMin seeks; None for any other body."""
+    node, read = body.ops[0], body.graph.inputs
+    if len(body.ops) != 1 or len(read) != 1:
+        return None
+    shape, dtype = shape_of(read[0][0]), element_of(read[0][0])
+    if not shape or 0 in shape or dtype not in TYPES:
+        return None
+    axis = int(node.attrs.get("axis", 0)) % len(shape)
+    sizes = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    if not isinstance(sizes[1], Extent) and sizes[1] >= 2**31:
+        return None
+    return Search(Order.of(dtype, node.op == "ArgMax", bool(node.attrs.get("select_last_index", 0))), sizes)
+
+
+def largest_sought(body: Body) -> Search | None:
+    """What Hardmax seeks along the last dimension, or along all from one on; None for any other body."""
+    node, version = body.ops[0], body.graph.opsets.get("", 1)
+    shape, dtype = shape_of(node[0]), element_of(node[0])
+    if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
+        return None
+    axis = int(node.attrs.get("axis", -1 if version >= 13 else 1)) % len(shape)
+    if version >= 13 and axis != len(shape) - 1:
+        return None
+    size, outer = math.prod(shape[axis:]), math.prod(shape[:axis])
+    return None if size >= 2**31 else Search(Order.of(dtype, True, False), (outer, size, 1))
+
+
+@attrs.frozen(slots=True)
+class Order:
     """The order in which one of two numbers is better."""
 
     element: Element
@@ -100,7 +123,7 @@ class _Order:
     """A function from a number to the integer that is compared."""
 
     @classmethod
-    def of(cls, dtype: str, largest: bool, last: bool) -> _Order:
+    def of(cls, dtype: str, largest: bool, last: bool) -> Order:
         """For a type: the largest or the smallest wins, of equal ones the first or the last."""
         element = element_named(dtype)
         if element.kind != "float":
@@ -113,9 +136,10 @@ class _Order:
             return new >= best if self.last else new > best
         return new <= best if self.last else new < best
 
-    def beats(self, new: Value, best: Value) -> Value:
-        """Is it better, wherever they stand?"""
-        return new > best if self.largest else new < best
+    def joins(self, new: Value, at: Value, best: Value, best_at: Value) -> Value:
+        """Is the new one better wherever they stand, or as good and the one that counts?"""
+        is_better = new > best if self.largest else new < best
+        return is_better | (new.equals(best) & (at > best_at if self.last else at < best_at))
 
 
 def _key(x: Value, largest: bool) -> Value:
@@ -128,16 +152,16 @@ def _key(x: Value, largest: bool) -> Value:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Best:
+class Best:
     """The best numbers so far of a strip of neighbours, and where they stand."""
 
     kernel: Kernel
-    order: _Order
+    order: Order
     numbers: Buffer
     positions: Buffer
 
     @classmethod
-    def of(cls, kernel: Kernel, width: int, order: _Order) -> _Best:
+    def of(cls, kernel: Kernel, width: int, order: Order) -> Best:
         """Buffers on the stack for a strip of so many numbers."""
         return cls(kernel, order, kernel.stack("best", order.element, (width,)), kernel.stack("at", int32, (width,)))
 
@@ -154,13 +178,26 @@ class _Best:
             self.positions[j] = select(self.order.wins(new, best), position.cast(int32), self.positions[j])
             self.numbers[j] = select(self.order.wins(new, best), new, best)
 
+    def join(self, new: Value, position: Value) -> None:
+        """Another best number, wherever it stands: the better one of it and the first is the first."""
+        self._take(self.order.joins(new, position, self.numbers[0], self.positions[0]), new, position)
+
+    def append(self, new: Value, position: Value) -> None:
+        """A number that comes after all before: the better one of it and the first is the first."""
+        self._take(self.order.wins(new, self.numbers[0]), new, position)
+
+    def _take(self, wins: Value, new: Value, position: Value) -> None:
+        with self.kernel.when(wins):
+            self.numbers[0] = new
+            self.positions[0] = position
+
 
 def _across(
-    kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int | Value, inner: int | Value, width: int, order: _Order
+    kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int | Value, inner: int | Value, width: int, order: Order
 ) -> None:
     """A strip of the numbers behind the dimension; the last may be narrower."""
     strips, rest = pieces(inner, width), inner % width
-    best = _Best.of(kernel, width, order)
+    best = Best.of(kernel, width, order)
     row, first = kernel.name_value("o", p // strips), kernel.name_value("f", p % strips * width)
 
     def strip(count: Operand) -> None:
@@ -179,13 +216,13 @@ def _across(
         strip(rest)
 
 
-def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: int, order: _Order) -> Value:
+def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: int, order: Order) -> Value:
     """Where the best number of a row stands: of a short one number by number."""
     if isinstance(size, int):
-        best = _Best.of(kernel, 1 if size < 2 * width else width, order)
+        best = Best.of(kernel, 1 if size < 2 * width else width, order)
         (_one_by_one if size < 2 * width else _in_strips)(best, x, p, size, width)
         return best.positions[0]
-    best = _Best.of(kernel, width, order)
+    best = Best.of(kernel, width, order)
     with kernel.when(size < 2 * width):
         _one_by_one(best, x, p, size, width)
     with kernel.otherwise():
@@ -193,14 +230,14 @@ def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: i
     return best.positions[0]
 
 
-def _one_by_one(best: _Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
+def _one_by_one(best: Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
     """The row number by number."""
     best.begin(1, lambda j: x[p, 0, 0])
     with best.kernel.loop(size - 1, "k") as k:
         best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
 
 
-def _in_strips(best: _Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
+def _in_strips(best: Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
     """The row in strips, each position with its own best; the earliest (or last) of the best ones wins."""
     kernel, order, strips, rest = best.kernel, best.order, size // width, size % width
     best.begin(width, lambda j: x[p, j, 0])
@@ -208,25 +245,9 @@ def _in_strips(best: _Best, x: Buffer, p: Value, size: int | Value, width: int) 
         best.offer(width, lambda j: x[p, (k + 1) * width + j, 0], k + 1)
     with kernel.loop(width, "j") as j:
         best.positions[j] = best.positions[j] * width + j.cast(int32)
-    _join(best, width)
+    with kernel.loop(width - 1, "j") as j:
+        best.join(best.numbers[j + 1], best.positions[j + 1])
     with kernel.loop(rest, "j") as j:
-        _take(best, order.key(x[p, strips * width + j, 0]), (strips * width + j).cast(int32), order.wins)
+        best.append(order.key(x[p, strips * width + j, 0]), (strips * width + j).cast(int32))
 
 
-def _join(best: _Best, width: int) -> None:
-    """The best of the strip becomes its first."""
-    order = best.order
-
-    def wins(new: Value, old: Value) -> Value:
-        near = at > best.positions[0] if order.last else at < best.positions[0]
-        return order.beats(new, old) | (new.equals(old) & near)
-
-    with best.kernel.loop(width - 1, "j") as j:
-        at = best.positions[j + 1]
-        _take(best, best.numbers[j + 1], at, wins)
-
-
-def _take(best: _Best, new: Value, position: Value, wins: Callable[[Value, Value], Value]) -> None:
-    with best.kernel.when(wins(new, best.numbers[0])):
-        best.numbers[0] = new
-        best.positions[0] = position

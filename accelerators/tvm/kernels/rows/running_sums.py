@@ -24,16 +24,11 @@ TYPES = frozenset("float32 float64 int32 int64 uint32 uint64".split())
 
 def running_sums(body: Body, machine: Machine) -> Draft | None:
     """The kernel for one CumSum along a dimension that is known; None for any other body."""
-    node, problem = body.ops[0], Problem.of(body)
-    axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if len(body.ops) != 1 or len(problem.inputs) != 1 or axis is None or axis.size != 1:
+    sizes = sizes_summed(body)
+    if sizes is None:
         return None
-    shape = shape_of(node[0])
-    if not shape or 0 in shape or element_of(node[0]) not in TYPES:
-        return None
-    d = int(axis.item()) % len(shape)
-    outer, size, inner = math.prod(shape[:d]), shape[d], math.prod(shape[d + 1 :])
-    kernel, (x,), (y,) = problem.kernel("running_sums", {0: (outer, size, inner)}, [(outer, size, inner)])
+    node, problem, (outer, size, inner) = body.ops[0], Problem.of(body), sizes
+    kernel, (x,), (y,) = problem.kernel("running_sums", {0: sizes}, [sizes])
     width = machine.lanes * STRIPS
     strips = 1 if inner == 1 else pieces(inner, width)
     with kernel.tasks(counted(outer) * strips, "task", is_shared_out(outer * size * inner, machine)) as task:
@@ -44,6 +39,20 @@ def running_sums(body: Body, machine: Machine) -> Draft | None:
             first = kernel.name_value("first", task % strips * width)
             _by_strips(kernel, node, x, y, (row, counted(size), first), counted(inner), width)
     return problem.draft(kernel, "running sums")
+
+
+def sizes_summed(body: Body) -> tuple[int, int, int] | None:
+    """The dimensions before the one that a CumSum goes along as one, that one, and those behind it as one; None for any other
+    body."""
+    node = body.ops[0]
+    axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    if len(body.ops) != 1 or len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
+        return None
+    shape = shape_of(node[0])
+    if not shape or 0 in shape or element_of(node[0]) not in TYPES:
+        return None
+    d = int(axis.item()) % len(shape)
+    return math.prod(shape[:d]), shape[d], math.prod(shape[d + 1 :])
 
 
 def _by_strips(

@@ -1,0 +1,75 @@
+"""Sums of all numbers of a line up to each of them, on a GPU: CumSum.
+
+The threads of a line take some neighbours each, add them up in order, and find what stands before theirs in shared memory: in
+each round a thread adds what one twice as far before it has. So a line is gone through piece by piece. Sums are made in one
+order every time, which is not that of `running_sums.py`."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, if_inside
+from accelerators.tvm.kernels.rows.running_sums import sizes_summed
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.gpu_lines import EACH, Lines, LineShare, launch_lines
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node
+
+
+def gpu_running_sums(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for one CumSum along a dimension that is known; None for any other body."""
+    sizes = sizes_summed(body)
+    if sizes is None:
+        return None
+    problem = Problem.of(body)
+    kernel, (x,), (y,) = problem.kernel("running_sums", {0: sizes}, [sizes])
+    with launch_lines(kernel, sizes, LineShare.of(sizes, machine.gpu)) as lines:
+        _write(kernel, body.ops[0], x, y, lines)
+    return problem.draft(kernel, "gpu_running_sums")
+
+
+def _write(kernel: Kernel, node: Node, x: Buffer, y: Buffer, lines: Lines) -> None:
+    """The line piece by piece; `carried` is the sum of all pieces before."""
+    size, threads = lines.sizes[1], lines.share.threads
+    excludes, is_reversed = bool(node.attrs.get("exclusive", 0)), bool(node.attrs.get("reverse", 0))
+    zero, count = constant(0, x.element), EACH if threads > 1 else 1
+    pieces = -(-size // (threads * count))
+    carried = kernel.stack("carried", x.element, (1,))
+    carried[0] = zero
+    sums = kernel.stack("sums", x.element, (count,))
+    found = kernel.shared("found", x.element, (2 * lines.share.block,)) if threads > 1 else None
+    with kernel.loop(pieces, "piece") as piece:
+        first = kernel.name_value("first", (piece * threads + lines.own) * count)
+
+        def at(i: int) -> Value:
+            return size - 1 - (first + i) if is_reversed else first + i
+
+        for i in range(count):
+            number = x[lines.at(at(i))]
+            number = number if size % (threads * count) == 0 else if_inside(first + i < size, number, zero)
+            sums[i] = number if i == 0 else sums[i - 1] + number
+        before = kernel.stack("before", x.element, (1,))
+        before[0] = carried[0]
+        carried[0] = carried[0] + (sums[0] if found is None else _shared_sums(kernel, lines, found, sums[count - 1], before))
+        for i in range(count):
+            value = before[0] if excludes and i == 0 else before[0] + sums[i - 1 if excludes else i]
+            with kernel.when(first + i < size):
+                lines.write(kernel, y, lines.at(at(i)), value)
+
+
+def _shared_sums(kernel: Kernel, lines: Lines, found: Buffer, own: Value, before: Buffer) -> Value:
+    """Add to `before` the sums of the line's threads before this one; the sum of all of them."""
+    block, stage, distance = lines.share.block, 0, 1
+    kernel.barrier()  # All have read what the piece before left.
+    found[lines.thread] = own
+    kernel.barrier()
+    while distance < lines.share.threads:
+        here, there = stage * block, (1 - stage) * block
+        found[there + lines.thread] = found[here + lines.thread]
+        with kernel.when(lines.own >= distance):
+            found[there + lines.thread] = found[here + lines.thread] + found[here + lines.slot(lines.own - distance)]
+        kernel.barrier()
+        stage, distance = 1 - stage, distance * 2
+    with kernel.when(lines.own >= 1):
+        before[0] = before[0] + found[stage * block + lines.slot(lines.own - 1)]
+    return found[stage * block + lines.slot(lines.share.threads - 1)]
