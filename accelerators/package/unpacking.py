@@ -104,7 +104,8 @@ class _Importing:
                 except AcceleratorError as error:
                     device_of[label] = None
                     if self.others() is None:
-                        self.misfits.append(f"device {label!r} cannot be used here: {error.cause}")
+                        remedy = f" ({error.remedy})" if error.remedy else ""
+                        self.misfits.append(f"device {label!r} cannot be used here: {error.cause}{remedy}")
         return [device_of[row["device"]] for row in self.rows]
 
     def others(self) -> tuple[Device, ...] | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.errors import AcceleratorUnavailable
 from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import imported_elsewhere
@@ -165,6 +166,21 @@ def test_a_missing_device_is_named(tmp_path):
         pt.import_model(tmp_path / "net.partita")
     again = pt.import_model(tmp_path / "net.partita", recompile="reference")
     assert again.properties.devices == ("reference",)
+
+
+def test_a_device_without_its_package_says_what_to_install(tmp_path):
+    class Lacking(Rare):
+        def __init__(self) -> None:
+            raise AcceleratorUnavailable("the package rare cannot be imported", remedy="pip install rare-driver")
+
+    try:
+        pt.register_accelerator(Rare)
+        pt.compile(small_net(), "rare").export(tmp_path / "net.partita")
+        pt.register_accelerator(Lacking, replace=True)
+        with pytest.raises(pt.AcceleratorError, match=r"the package rare cannot be imported \(pip install rare-driver\)"):
+            pt.import_model(tmp_path / "net.partita")
+    finally:
+        pt.unregister_accelerator("rare")
 
 
 def test_a_failed_export_leaves_the_old_file(tmp_path):

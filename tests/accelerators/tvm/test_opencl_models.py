@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
-import partita as pt
 from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.run.opencl_driver import drivers
-from graph.types import TensorType
 from tests.accelerators.devices.node_tests import case_names, exceptions, run_cases
+from tests.accelerators.hetero.models import check
 
 pytest.importorskip("tvm")
+pytest.importorskip("onnxruntime")
 try:
     DRIVER = drivers()[0]
 except AcceleratorUnavailable as unavailable:
@@ -26,32 +22,15 @@ pytestmark = [
 ]
 
 DEVICE = "HETERO:opencl,reference"
-EXPORTS = Path(__file__).resolve().parents[2] / "data" / "torch"
 ZOO = "bvlc_alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512".split()
+MXNET = "many_ops mobilenet0.25 mobilenetv2_0.25 squeezenet1.1".split()
+EXPORTS = "bert vit gpt2".split()
 PARTS = 12
-LIMIT = 1e-4
 
 
-def arrays(graph: pt.Graph, seed: int) -> list[np.ndarray[Any, Any]]:
-    """Random numbers for the inputs; truth values or tokens for those of whole numbers."""
-    rng, listed = np.random.default_rng(seed), []
-    for node in graph.inputs:
-        kind = node.output_types[0]
-        assert isinstance(kind, TensorType) and kind.is_static and kind.shape is not None
-        numbers = rng.integers(0, 2, kind.shape) if "int" in kind.dtype else rng.standard_normal(kind.shape)
-        listed.append(numbers.astype(kind.dtype))
-    return listed
-
-
-@pytest.mark.parametrize("name", [*(f"zoo:{name}" for name in ZOO), *(f"{name}.onnx" for name in ("bert", "vit", "gpt2"))])
+@pytest.mark.parametrize("name", [*(f"zoo:{name}" for name in ZOO), *MXNET, *(f"small:{name}" for name in EXPORTS)])
 def test_models(name: str) -> None:
-    graph = pt.load(name if name.startswith("zoo:") else str(EXPORTS / name))
-    model, peer = pt.compile(graph, DEVICE), pt.compile(graph, "HETERO:onnxruntime,reference")
-    first, second = arrays(graph, 0), arrays(graph, 1)
-    outputs, others = list(model(*first)), list(model(*second))
-    for ours, wanted, other in zip(outputs, peer(*first), others, strict=True):
-        assert np.abs(ours - wanted).max() <= LIMIT * np.abs(wanted).max()
-        assert np.abs(ours - other).max() > LIMIT * np.abs(wanted).max(), "two inputs, one output"
+    check(name, (DEVICE,))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
