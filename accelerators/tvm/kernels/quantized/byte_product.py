@@ -26,6 +26,7 @@ from accelerators.tvm.kernels.language import (
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
+from accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
 from accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
 from accelerators.tvm.kernels.quantized.following import make_following
 from accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
@@ -65,8 +66,9 @@ def product(body: Body, machine: Machine) -> Draft | None:
     parallel = is_shared_out(products, machine, BYTE_PRODUCTS) if shape.window.is_any else cut.parallel
 
     def write(tile: PanelTile) -> None:
-        chosen = attrs.evolve(cut, tile=Tile(tile.rows, tile.vectors))
-        _Writing(chosen, kernel, *buffers, writer, zero, parallel, tile.rows == cut.tile.rows).write()
+        is_highest = tile.rows == cut.tile.rows
+        chosen = attrs.evolve(cut, tile=Tile(tile.rows, tile.vectors, cut.tile.crosses and is_highest))
+        _Writing(chosen, kernel, *buffers, writer, zero, parallel, is_highest).write()
 
     by_height(kernel, shape.window.out[0], cut.heights(), write)
     return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
@@ -90,6 +92,8 @@ class _Band:
     """The copy of what it sees, if there is one."""
     wide: Buffer | None
     """Where its task rewrites the weights of each panel, if it does."""
+    own: Buffer | None
+    """What is taken off each row of sums, if half of the multiplications are left out: [row, group]."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -108,6 +112,8 @@ class _Weights:
 
     buffer: Buffer
     first: Value
+    own: Own | None = None
+    """What is taken off rows and columns, if half of the multiplications are left out."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -142,7 +148,8 @@ class _Writing:
                 image = self.squares.write_image(image) if cut.shape.is_winograd else image
             if cut.tiling is not None:
                 configure(kernel, cut.tiling)
-            self._panels(_Band(n, top, rows, image, self._wide()), part)
+            own = self._own_of_rows(image, rows) if cut.tile.crosses and image is not None else None
+            self._panels(_Band(n, top, rows, image, self._wide(), own), part)
             if cut.tiling is not None:
                 release(kernel, cut.tiling)
 
@@ -180,18 +187,23 @@ class _Writing:
         """All tiles of the band for one panel."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         columns = [kernel.name_value(f"column{v}", self._column(panel, v)) for v in range(panel.vectors)]
-        weights = self._weights(panel, band.wide)
+        weights = self._weights(panel, band)
         length = cut.length if isinstance(band.rows, int) else counted(band.rows * window.out[1])
         with kernel.loop(pieces(length, cut.tile.rows), "tile") as tile:
             base = kept(kernel, "base", start(tile, cut.tile.rows, length), is_kept=isinstance(length, Value))
             if cut.shape.is_winograd and band.image is not None:
-                products = self.squares.multiply(band.image, weights.buffer, panel.group, base, panel.vectors)
+                products = self.squares.multiply(band.image, weights.buffer, panel.group, base, panel.vectors, weights.own)
                 first = kernel.name_value("to", (band.n * window.out[0] + band.top) * window.out[1])
                 self.squares.store(products, self.beginning, columns, base, first, self.writer)
             else:
-                addresses = self._addresses(panel, band.top, base, band.image)
-                make = self._in_vectors if cut.tiling is None else self._in_tiles
-                self._store(band.n, band.top, base, columns, make(band.n, columns, addresses, weights, band.image))
+                addresses = self._addresses(panel.group, band.top, base, band.image, cut.tile.rows)
+                if weights.own is not None and band.image is not None:
+                    rows = [(base + r) * cut.shape.groups + panel.group for r in range(cut.tile.rows)]
+                    sums = self._crossed(rows, columns, addresses, weights, weights.own, band.image)
+                else:
+                    make = self._in_vectors if cut.tiling is None else self._in_tiles
+                    sums = make(band.n, columns, addresses, weights, band.image)
+                self._store(band.n, band.top, base, columns, sums)
 
     def _wide(self) -> Buffer | None:
         """A buffer for what a task makes of a panel's weights; None: its tiles read them as they stand."""
@@ -201,21 +213,27 @@ class _Writing:
         widens = cut.widens and self.is_highest
         return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
 
-    def _weights(self, panel: _Panel, wide: Buffer | None) -> _Weights:
+    def _weights(self, panel: _Panel, band: _Band) -> _Weights:
         """The panel's weights as its tiles read them: larger numbers, or sums of them, if there is a buffer for those."""
-        cut, kernel, source = self.cut, self.kernel, self.weight
+        cut, kernel, source, wide = self.cut, self.kernel, self.weight, band.wide
         first = kernel.name_value("weights", (panel.group * cut.blocks + panel.first) * cut.block_bytes)
         if wide is None:
             return _Weights(source, first)
         if cut.shape.is_winograd:
             self.squares.write_weights(source, first, panel.vectors, wide)
-            return _Weights(wide, kernel.name_value("rewritten", 0))
+            own = None if band.own is None else Own(band.own, self.squares.own_of_columns(wide, panel.vectors))
+            return _Weights(wide, kernel.name_value("rewritten", 0), own)
 
         def copy(start: Operand, size: int) -> None:
             wide[start] = source.vector(size, first + start).cast(wide.element)
 
         each_chunk(kernel, panel.vectors * cut.block_bytes, copy)
-        return _Weights(wide, kernel.name_value("rewritten", 0))
+        rewritten = kernel.name_value("rewritten", 0)
+        if band.own is None:
+            return _Weights(wide, rewritten)
+        columns = kernel.registers("own_of_columns", int32, (1, panel.vectors), cut.dot.lanes)
+        self._products.own_of_columns(wide, rewritten, cut.shape.depth, columns, rewritten)
+        return _Weights(wide, rewritten, Own(band.own, columns))
 
     def _column(self, panel: _Panel, v: int) -> Value:
         """Where a vector of the panel begins among the columns."""
@@ -223,19 +241,19 @@ class _Writing:
         within: Value = (as_index(panel.first) + v) * cut.dot.lanes
         return panel.group * own + (minimum(within, own - cut.stored) if own % cut.dot.lanes else within)
 
-    def _addresses(self, panel: _Panel, top: Value, base: Value, image: Buffer | None) -> list[Value]:
-        """Where each pixel of the tile reads the first tap of the group's first channel: in the copy, or in the image."""
+    def _addresses(self, group: Value, top: Value, base: Value, image: Buffer | None, count: int) -> list[Value]:
+        """Where each of so many pixels reads the first tap of the group's first channel: in the copy, or in the image."""
         shape, name = self.cut.shape, self.kernel.name_value
         window, across = shape.window, shape.across
         wide = window.sizes[1] if image is None else Frame(shape, self.cut.rows, self.zero).wide
         addresses = []
-        for r in range(self.cut.tile.rows):
+        for r in range(count):
             row, column = (base + r) // window.out[1], (base + r) % window.out[1]
             if window.out[1] == 1:
                 row, column = base + r, base * 0
             row = row if image is not None else top + row
             position = row * (window.strides[0] * wide) + column * window.strides[1]
-            addresses.append(name(f"at{r}", position * across + panel.group * (across // shape.groups)))
+            addresses.append(name(f"at{r}", position * across + group * (across // shape.groups)))
         return addresses
 
     def _in_vectors(
@@ -260,6 +278,46 @@ class _Writing:
             for v in range(vectors):
                 sums[r, v] = acc[r, v]
         return sums
+
+    @property
+    def _products(self) -> Crossed:
+        """What writes products with half of the multiplications."""
+        return Crossed(self.kernel, self.cut.dot)
+
+    def _crossed(
+        self, rows: list[Value], columns: list[Value], addresses: list[Value], weights: _Weights, own: Own, image: Buffer
+    ) -> Registers:
+        """The same with half of the multiplications. What the sums begin with is added at the end, so that they stay small."""
+        cut, kernel, vectors, lanes = self.cut, self.kernel, len(columns), self.cut.dot.lanes
+        acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), lanes)
+        for r, row in enumerate(rows):
+            for v in range(vectors):
+                acc[r, v] = own.taken_off(row, (0, v), lanes)
+        with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // STEP, "k") as k:
+            firsts = [address + tap + k * STEP for address in addresses]
+            first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.bytes))
+            self._products.step(acc, image, firsts, weights.buffer, first)
+        sums = kernel.registers("sums", int32, (cut.tile.rows, vectors), lanes)
+        for r in range(cut.tile.rows):
+            for v, column in enumerate(columns):
+                sums[r, v] = acc[r, v] + self.beginning.vector(lanes, column)
+        return sums
+
+    def _own_of_rows(self, image: Buffer, rows: Operand) -> Buffer:
+        """What is taken off the sums of each row, a pixel or one of the numbers of a square: [row, group]."""
+        cut, kernel = self.cut, self.kernel
+        if cut.shape.is_winograd:
+            return self.squares.own_of_rows(image)
+        groups, across = cut.shape.groups, cut.shape.window.out[1]
+        into = kernel.memory("own_of_rows", int32, (cut.pixels * groups,))
+        length = cut.pixels if isinstance(rows, int) else counted(rows * across)
+        with kernel.loop(length, "pixel") as pixel, kernel.loop(groups, "group") as group:
+            (address,) = self._addresses(group, pixel * 0, pixel, image, 1)
+            own = self._products.own_of_row()
+            with self._taps(1, pixel * 0, image) as (tap, _):
+                own.add(image, address + tap, cut.shape.run)
+            into[pixel * groups + group] = own.below_zero
+        return into
 
     def _in_tiles(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None

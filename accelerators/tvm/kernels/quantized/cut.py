@@ -11,6 +11,7 @@ import numpy as np
 from accelerators.arrays.sharing import new_weight
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language import Element, int8, int16, uint8
+from accelerators.tvm.kernels.quantized import crossed
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
@@ -62,6 +63,18 @@ NUMBERS = 16
 GROWTH = 9 * 128 * (4 + 2) * 255
 """How much each channel may add to what stands between those products and the results: nine weights times four bytes, and nine
 times two, of which the largest sum that is no result consists."""
+
+CROSSED = 0.85
+"""What a step takes with half of the multiplications, over what it takes with all."""
+
+MANY_COLUMNS = 32
+"""With so many columns it pays to compute what those products add to each row, and take it off,"""
+
+DEEP = 64
+"""if the depth has so many numbers."""
+
+LARGEST = (255, 128), (4 * 255, 9 * 128)
+"""The largest numbers of the image and of the weights, as bytes, and as the sums that stand for squares."""
 
 SUMS = 512 << 10
 """What stands for a band of the image takes about so many bytes at most."""
@@ -132,6 +145,14 @@ class Shape(Convolved):
         return self.element is int16 and is_square and fits and not self.is_plain
 
     @property
+    def may_cross(self) -> bool:
+        """May half of the multiplications be left out?"""
+        count, largest = (self.reach, LARGEST[1]) if self.is_winograd else (self.depth, LARGEST[0])
+        is_whole = (self.reach if self.is_winograd else self.run) % crossed.STEP == 0
+        pays = count >= DEEP and self.own >= MANY_COLUMNS
+        return self.element is int16 and is_whole and pays and crossed.is_exact(count, *largest)
+
+    @property
     def own(self) -> int:
         """Channels of the result in a group."""
         return self.outs // self.groups
@@ -148,10 +169,13 @@ class Tile:
 
     rows: int
     vectors: int
+    crosses: bool = False
+    """Are there half of the multiplications, as `crossed.py` has them?"""
 
     def cycles(self, vectors: int) -> float:
         """About what a step takes where only so many vectors are left: products, loads and latency, and a little around."""
-        return max(self.rows * vectors / 2, (self.rows + vectors) / 2, 4.0) + 0.5
+        cycles = max(self.rows * vectors / 2, (self.rows + vectors) / 2, 4.0) + 0.5
+        return cycles * CROSSED if self.crosses else cycles
 
 
 @attrs.frozen(slots=True)
@@ -311,6 +335,9 @@ def _tiled(shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Call
         blocks = math.ceil(shape.own / dot.lanes)
         return Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
     sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= pixels]
+    if shape.may_cross:
+        few = [Tile(*size, crosses=True) for size in fitting(machine, crossed.beside) if size[0] <= pixels]
+        sizes += [tile for tile in few if Cut(shape, dot, tile, rows, 1, False).widens]
     return Cut(shape, dot, choose("tile", sizes, lambda tile: cost(Cut(shape, dot, tile, rows, 1, False))), rows, 1, False)
 
 

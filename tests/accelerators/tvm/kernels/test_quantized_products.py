@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.quantized.cut import Shape, make_cut
+from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
 from accelerators.tvm.kernels.quantized.dots import dot_of
 from accelerators.tvm.kernels.shared.window import Window
 from accelerators.tvm.machine.machine import Machine, with_instruction
@@ -36,6 +36,8 @@ LAYERS = {
     "each of few channels": Layer(5, 5, (6, 7), (3, 2), dilations=(2, 1), group=5, dtype="int8", point=4),
     "groups": Layer(16, 36, (6, 6), (3, 3), pads=(1, 1, 1, 1), group=4),
     "groups of odd sizes": Layer(18, 30, (6, 5), (3, 2), pads=(1, 0, 1, 1), group=3, dtype="int8", point=-7),
+    "large groups": Layer(136, 72, (8, 7), (3, 3), pads=(1, 1, 1, 1), group=2),
+    "many of an image": Layer(3, 40, (9, 11), (5, 5), (2, 1), pads=(2, 2, 2, 2)),
     "several of each channel": Layer(10, 30, (5, 6), (3, 3), pads=(1, 1, 1, 1), group=10, batch=2),
 }
 
@@ -58,35 +60,61 @@ def test_a_convolution_is_exact(kind: str, name: str) -> None:
     assert np.array_equal(model.run([x], [None])[0], layer.expected(x))
 
 
-def is_winograd(layer: Layer, name: str) -> bool:
-    """Is a layer computed by fewer products where there is this instruction?"""
+def cut_of(layer: Layer, name: str) -> Cut:
+    """How an instruction's kernel cuts a layer."""
     pads = layer.pads
     spans = [(k - 1) * d + 1 for k, d in zip(layer.taps, layer.dilations, strict=True)]
     seen = (layer.size[0] + pads[0] + pads[2], layer.size[1] + pads[1] + pads[3])
     rows, columns = ((n - span) // step + 1 for n, span, step in zip(seen, spans, layer.strides, strict=True))
     window = Window(layer.size, (rows, columns), layer.taps, layer.strides, layer.dilations, (pads[0], pads[1]))
-    shape = Shape(layer.batch, window, layer.channels, layer.outs, layer.group, False)
-    return make_cut(shape, with_instruction(Machine("cpu", "haswell", 1, 8, 16), name)).shape.is_winograd
+    shape = Shape(layer.batch, window, layer.channels, layer.outs, layer.group, layer.channels <= 4)
+    return make_cut(shape, with_instruction(Machine("cpu", "haswell", 1, 8, 16), name))
 
 
 def test_an_instruction_with_room_for_larger_numbers_computes_squares() -> None:
-    wanted = {"squares", "squares of groups", "one square", "groups"}
-    assert {kind for kind, layer in LAYERS.items() if layer.group < layer.channels and is_winograd(layer, "avx2")} == wanted
-    assert not any(is_winograd(LAYERS["squares"], name) for name in NAMES if name != "avx2")
+    several = {kind: layer for kind, layer in LAYERS.items() if layer.group < layer.channels}
+    wanted = {"squares", "squares of groups", "one square", "groups", "large groups"}
+    assert {kind for kind, layer in several.items() if cut_of(layer, "avx2").shape.is_winograd} == wanted
+    assert not any(cut_of(LAYERS["squares"], name).shape.is_winograd for name in NAMES if name != "avx2")
     deepest = Layer(1218, 8, (2, 2), (3, 3), pads=(1, 1, 1, 1))
-    assert is_winograd(deepest, "avx2") and not is_winograd(attrs.evolve(deepest, channels=1219), "avx2")
+    deeper = attrs.evolve(deepest, channels=1219)
+    assert cut_of(deepest, "avx2").shape.is_winograd and not cut_of(deeper, "avx2").shape.is_winograd
 
 
+def test_with_many_columns_half_of_the_multiplications_are_left_out() -> None:
+    several = {kind: layer for kind, layer in LAYERS.items() if layer.group < layer.channels}
+    wanted = {"pixels", "window", "large groups", "many of an image"}
+    assert {kind for kind, layer in several.items() if cut_of(layer, "avx2").tile.crosses} == wanted
+    assert not any(cut_of(LAYERS["pixels"], name).tile.crosses for name in NAMES if name != "avx2")
+    for deepest in (Layer(18828, 64, (16, 1)), Layer(604, 32, (10, 9), (3, 3))):
+        deeper = attrs.evolve(deepest, channels=deepest.channels + 4)
+        assert cut_of(deepest, "avx2").tile.crosses and not cut_of(deeper, "avx2").tile.crosses
+
+
+@pytest.mark.parametrize("weight", [-128, 127])
+def test_the_largest_sums_with_half_of_the_multiplications_are_exact(weight: int) -> None:
+    rows = np.full((16, 18828), 255, "uint8")
+    rows[::3] = 0
+    x, columns = pt.variable("x", "uint8", rows.shape), np.full((18828, 64), weight, "int8")
+    node = pt.op("MatMulInteger", x, pt.constant(columns))
+    (sums,) = made_by(pt.apply_pass(pt.Graph([node]), "InferShape"), [rows], "avx2", NUM_THREADS=1)
+    assert np.array_equal(sums, np.broadcast_to(18828 * weight * rows[:, :1].astype(int), (16, 64)))
+
+
+@pytest.mark.parametrize(("outs", "channels", "size"), [(8, 1218, (6, 5)), (32, 604, (10, 9))])
 @pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, 1), (-1, 1, -1), (1, 1, -1)])
-def test_the_largest_sums_of_squares_are_exact(signs: tuple[int, int, int]) -> None:
+def test_the_largest_sums_of_squares_are_exact(
+    signs: tuple[int, int, int], outs: int, channels: int, size: tuple[int, int]
+) -> None:
     """As many channels as fit, with the signs that make sums of weights and of the image the largest."""
-    weight = np.where(np.outer(signs, signs) > 0, 127, -128).astype("int8") * np.ones((8, 1218, 1, 1), "int8")
-    image = np.where(np.add.outer(np.arange(6), np.arange(5)) % 3 == 0, 0, 255).astype("uint8")
-    given = np.broadcast_to(image, (1, 1218, 6, 5)).copy()
+    weight = np.where(np.outer(signs, signs) > 0, 127, -128).astype("int8") * np.ones((outs, channels, 1, 1), "int8")
+    image = np.where(np.add.outer(np.arange(size[0]), np.arange(size[1])) % 3 == 0, 0, 255).astype("uint8")
+    given = np.broadcast_to(image, (1, channels, *size)).copy()
     node = pt.op("ConvInteger", pt.variable("x", "uint8", given.shape), pt.constant(weight))
     (sums,) = made_by(pt.apply_pass(pt.Graph([node]), "InferShape"), [given], "avx2")
     seen = np.lib.stride_tricks.sliding_window_view(image.astype(int), (3, 3))
-    assert np.array_equal(sums[0], np.broadcast_to(1218 * (seen * weight[0, 0]).sum((2, 3)), (8, 4, 3)))
+    wanted = channels * (seen * weight[0, 0]).sum((2, 3))
+    assert np.array_equal(sums[0], np.broadcast_to(wanted, (outs, *wanted.shape)))
 
 
 @st.composite
@@ -132,7 +160,7 @@ def test_very_many_convolutions_are_exact(layer: Layer, name: str, threads: int)
     check_one(layer, name, threads)
 
 
-@pytest.mark.parametrize("kind", ["window", "image", "squares"])
+@pytest.mark.parametrize("kind", ["window", "image", "squares", "large groups"])
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
     kind: str, name: str, monkeypatch: pytest.MonkeyPatch

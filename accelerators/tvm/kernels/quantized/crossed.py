@@ -1,0 +1,143 @@
+"""Sums of products with half of the multiplications, as Winograd found for products of vectors; exact, since all numbers stay
+integers.
+
+With the numbers x of a row and y of a column, for every two of each:
+
+    x0 y0 + x1 y1 = (x0 + y1) (x1 + y0) - x0 x1 - y0 y1
+
+Processors add 16-bit numbers in more of their units than they multiply them in. What is taken off depends on the row alone, or on
+the column alone: it is computed once for each row of a band and once for each column of a panel, not for each of their sums. A
+step takes four numbers of the depth, of which the first two are x0 and the others x1."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+
+import attrs
+
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Registers,
+    Value,
+    int16,
+    int32,
+    uint32,
+    uint64,
+    vpmaddwd,
+)
+from accelerators.tvm.kernels.quantized.dots import Dot
+
+STEP = 4
+"""Numbers of the depth that a step takes."""
+
+NUMBERS = 16
+"""Numbers of a row that are taken at once."""
+
+
+def is_exact(depth: int, row: int, column: int) -> bool:
+    """Do all sums stay within 32 bits, if the depth has so many numbers, and those of a row and of a column are no larger than
+    these?"""
+    return depth // 2 * ((row + column) ** 2 + row**2 + column**2) < 1 << 31
+
+
+def beside(rows: int, vectors: int) -> int:
+    """How many registers a tile of so many rows and vectors takes beside its sums."""
+    return 2 * vectors + 3
+
+
+@attrs.frozen(slots=True, eq=False)
+class Own:
+    """What is taken off sums."""
+
+    rows: Buffer
+    """For each row of the band, below zero."""
+    columns: Registers
+    """For each column of the panel."""
+
+    def taken_off(self, row: Value, column: tuple[Value | int, int], lanes: int) -> Value:
+        """What the sums of a row of the band, and of a vector of columns of the panel, begin with."""
+        return self.rows[row].spread(lanes) - self.columns[column]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Crossed:
+    """Writes such products for the instruction that sums up products of 16-bit numbers by pairs."""
+
+    kernel: Kernel
+    dot: Dot
+
+    def step(self, acc: Registers, rows: Buffer, firsts: Sequence[Value], columns: Buffer, first: Value) -> None:
+        """Add a step's products to the sums of a tile: of what each row has from one of these positions on, and the panel from
+        another."""
+        dot, vectors = self.dot, acc.shape[1]
+        for r, at in enumerate(firsts):
+            pairs = [self.kernel.name_value(f"left{r}", rows.vector(2, at + i).regrouped(int32)) for i in (0, 2)]
+            x = [pair.spread(dot.lanes).regrouped(int16) for pair in pairs]
+            for v in range(vectors):
+                y = [columns.vector(dot.bytes, first + (i * vectors + v) * dot.bytes) for i in range(2)]
+                acc[r, v] = acc[r, v] + self.products(x[0] + y[1], x[1] + y[0])
+
+    def own_of_columns(self, columns: Buffer, first: Value, depth: int, own: Registers, at: Value) -> None:
+        """Sum up what is taken off for each column of a panel of such a depth, which begins at `first`, into the row `at` of
+        `own`."""
+        kernel, dot, vectors = self.kernel, self.dot, own.shape[1]
+        acc = kernel.registers("acc", int32, (vectors,), dot.lanes)
+        for v in range(vectors):
+            acc[v] = 0
+        with kernel.loop(depth // STEP, "k") as k:
+            for v in range(vectors):
+                y = [columns.vector(dot.bytes, first + ((2 * k + i) * vectors + v) * dot.bytes) for i in range(2)]
+                acc[v] = acc[v] + self.products(*y)
+        for v in range(vectors):
+            own[at, v] = acc[v]
+
+    def own_of_row(self) -> OwnOfRow:
+        """A sum of what is taken off for one row, nothing yet."""
+        sums = self.kernel.registers("own_sums", int32, (1,), NUMBERS // 2)
+        rest = self.kernel.stack("own_rest", int32, (1,))
+        sums[0] = 0
+        rest[0] = 0
+        return OwnOfRow(self, sums, rest)
+
+    def products(self, first: Value, second: Value) -> Value:
+        """The products of 16-bit numbers, added up by pairs."""
+        if self.dot.add is not None:
+            return vpmaddwd(first, second)
+        (a, b), (c, d) = _apart(first), _apart(second)
+        return a * c + b * d
+
+
+@attrs.frozen(slots=True, eq=False)
+class OwnOfRow:
+    """What is taken off for one row, as it is summed up."""
+
+    crossed: Crossed
+    sums: Registers
+    """The sum of whole vectors, lane by lane."""
+    rest: Buffer
+    """The sum of what is left behind them."""
+
+    def add(self, row: Buffer, first: Value, count: int) -> None:
+        """Add so many neighbours."""
+        kernel, (whole, rest) = self.crossed.kernel, divmod(count, NUMBERS)
+        with kernel.loop(whole, "k") as k:
+            numbers = row.vector(NUMBERS, first + k * NUMBERS)
+            others = (numbers.regrouped(uint64) >> 32).regrouped(int16)
+            self.sums[0] = self.sums[0] + self.crossed.products(numbers, others)
+        with kernel.loop(rest // STEP, "k") as k:
+            x = [row[first + whole * NUMBERS + k * STEP + i].cast(int32) for i in range(STEP)]
+            self.rest[0] = self.rest[0] + x[0] * x[2] + x[1] * x[3]
+
+    @property
+    def below_zero(self) -> Value:
+        """The sum with its sign turned round."""
+        return 0 - reduce(operator.add, [self.sums.lane(0, lane) for lane in range(NUMBERS // 2)], self.rest[0])
+
+
+def _apart(numbers: Value) -> tuple[Value, Value]:
+    """The even and the odd ones."""
+    bits = numbers.regrouped(uint32)
+    return (bits & 0xFFFF).cast(int16).cast(int32), (bits >> 16).cast(int16).cast(int32)
