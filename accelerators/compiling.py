@@ -23,7 +23,7 @@ from accelerators.process.ending import at_a_device
 from accelerators.running.compiled_model import CompiledModel, Origin
 from accelerators.running.multi import MultiModel
 from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
-from accelerators.starting import started
+from accelerators.starting import Beginning, started
 from graph.build import is_made_call
 from graph.errors import check_flag
 from graph.graph import Graph
@@ -74,6 +74,17 @@ def compile(  # noqa: A001  the contract's name
         return _compiled(task)
     _check_wishes(task)
     return started(task, _compiled)
+
+
+@at_a_device()
+def begin(graph: Graph, device: str | None, config: Mapping[str, Any]) -> Beginning:
+    """What a model begins with that is asked for by START alone."""
+    devices = parse_devices(device)
+    settings = read_config(config, devices)
+    devices = present(devices, settings.by_device, settings.hetero.strict)
+    task = Task(_prepared(checked_graph(graph, "compile"), None, None, False), devices, settings)
+    _check_wishes(task)
+    return Beginning(task, _compiled)
 
 
 def _check_wishes(task: Task) -> None:

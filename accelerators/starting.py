@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,10 +13,12 @@ from accelerators.building.task import Task
 from accelerators.errors import AcceleratorUnavailable, NotSupported, UnknownDevice
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.settings import Config
-from accelerators.isolation.afar import Workshop, afar
+from accelerators.isolation.afar import Workshop, afar, is_afar
 from accelerators.placement.rules import Forbid
+from accelerators.process.behind import behind
+from accelerators.process.once import Once
 from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.starting_model import StartingModel, Work
+from accelerators.running.starting_model import StartingModel, Work, ended
 from graph.graph import Graph
 from graph.rewrite import Rewriter, rewrite
 
@@ -29,19 +32,67 @@ Compile = Callable[[Task], CompiledModel]
 """Compiles what it is asked for, and returns when it is ready."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class _Start:
-    """A model on the devices that answer first."""
+class Beginning:
+    """What a model begins with: the devices that answer first, and the work behind them."""
 
-    model: CompiledModel
-    devices: Sequence[Device]
-    settings: Config
+    def __init__(self, task: Task, compile: Compile) -> None:
+        self._task, self._compile = task, compile
+        hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
+        self._starters = _starters(task.settings.hetero.start_with)
+        self._settings = Config(hetero, {starter.label: _values(starter, task) for starter in self._starters})
+        self._workshops = _Workshops()
+        behind = attrs.evolve(task.settings, stand_ins=self._stand_ins)
+        self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
+        self.own = Once(self._compile_own)
+        """The model on its own devices, compiled by whoever asks first; others wait for it."""
 
     @property
-    def stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
-        """The devices among these that take any size."""
-        able = [device for device in self.devices if device.accelerator.dynamic_shapes]
-        return [(device, self.settings.by_device[device.label]) for device in able]
+    def _stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
+        """The devices that answer first and take any size."""
+        able = [device for device in self._starters if device.accelerator.dynamic_shapes]
+        return [(device, self._settings.by_device[device.label]) for device in able]
+
+    def first(self) -> CompiledModel | None:
+        """The model on the devices that answer first; None if they do not run all of it."""
+        forbid = _rules_about(self._task.forbid, {starter.label for starter in self._starters})
+        graph = without_affinities(self._task.graph)
+        try:
+            return self._compile(Task(graph, self._starters, self._settings, forbid=forbid))
+        except NotSupported:
+            return None
+
+    def starting(self) -> StartingModel | None:
+        """The model that answers now; None where no devices do."""
+        first = self.first()
+        return None if first is None else StartingModel(first, Work(self.own, self.give_up))
+
+    def ready_after(self, seconds: float) -> CompiledModel:
+        """The model on its own devices, with what it says if nobody needed another before."""
+        model = self.own()
+        answered = [starter.label for starter in self._starters[:1]]
+        model.settings, model.report = self._settings.hetero, ended(model.report, answered, seconds)
+        return model
+
+    def give_up(self) -> None:
+        """End the work early, of which nobody will see the result."""
+        self._workshops.give_up()
+
+    def _compile_own(self) -> CompiledModel:
+        task = _in_workshops(self._behind, self._workshops)
+        work = partial(self._compile, task)
+        try:
+            model = behind(work) if all(_leaves_no_threads(device) for device in task.devices) else work()
+        except BaseException:
+            self._workshops.close()
+            raise
+        if not any(isinstance(unit.compiled, SpecializedSubgraph) for unit in model.units):
+            self._workshops.close()
+        return model
+
+
+def _leaves_no_threads(device: Device) -> bool:
+    """Whether the device starts no threads here as it compiles. They would keep the low priority of what starts them."""
+    return is_afar(device.accelerator) or device.accelerator.last_resort
 
 
 def started(task: Task, compile: Compile) -> CompiledModel:
@@ -49,23 +100,7 @@ def started(task: Task, compile: Compile) -> CompiledModel:
     once, it is compiled as always."""
     if all(device.accelerator.travels_as_body for device in task.devices):
         return compile(task)
-    start = _start(task, compile)
-    if start is None:
-        return compile(task)
-    behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=attrs.evolve(task.settings, stand_ins=start.stand_ins))
-    workshops = _Workshops()
-
-    def compile_behind() -> CompiledModel:
-        try:
-            model = compile(_in_workshops(behind, workshops))
-        except BaseException:
-            workshops.close()
-            raise
-        if not any(isinstance(unit.compiled, SpecializedSubgraph) for unit in model.units):
-            workshops.close()
-        return model
-
-    return StartingModel(start.model, Work(compile_behind, workshops.give_up))
+    return Beginning(task, compile).starting() or compile(task)
 
 
 class _Workshops:
@@ -88,20 +123,6 @@ class _Workshops:
     def close(self) -> None:
         for workshop in self._open:
             workshop.close()
-
-
-def _start(task: Task, compile: Compile) -> _Start | None:
-    """The model on the devices that answer first; None if they do not run all of it."""
-    starters = _starters(task.settings.hetero.start_with)
-    values = {starter.label: _values(starter, task) for starter in starters}
-    hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
-    settings = Config(hetero, values)
-    forbid = _rules_about(task.forbid, set(values))
-    try:
-        model = compile(Task(without_affinities(task.graph), starters, settings, forbid=forbid))
-    except NotSupported:
-        return None
-    return _Start(model, starters, settings)
 
 
 def _starters(asked: str | None) -> tuple[Device, ...]:

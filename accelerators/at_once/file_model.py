@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +19,26 @@ from accelerators.running.outputs import Outputs
 
 if TYPE_CHECKING:
     from accelerators.running.compiled_model import CompiledModel
+    from accelerators.starting import Beginning
 
 HELD_BACK = 1.0
 """Seconds that reading the file waits for the first answer, so as not to take time from it."""
 
 Steps = Sequence[Callable[[Any], Any]]
-"""What makes the model: each step is given what the one before returned, the first None. The last one compiles."""
+"""What makes the model: each step is given what the one before returned, the first None. The last one returns a Beginning."""
 
 
 class FileModel:
-    """A CompiledModel to its users. Calls that fit are answered by the session; everything else is done by the model that is made
-    of the file, behind the first answer or when it is asked for, and that takes all calls from then on. A file that no model can
-    be made of has its error raised by what comes next."""
+    """A CompiledModel to its users. Calls that fit are answered by the session until the model's own devices are ready; whatever
+    else is asked for before is done by a model that starts, which is made then, and takes all calls from there on. A file that no
+    model can be made of has its error raised by what comes next."""
 
     def __init__(self, session: WholeSession, steps: Steps) -> None:
         self._session: WholeSession | None = session
         self._left: tuple[Steps, Any] = (steps, None)
         """The steps that are left, and what the one before them returned."""
         self._guard = Guard(threading.RLock)
+        self._beginning: Beginning | None = None
         self._model: CompiledModel | None = None
         self._error: Exception | None = None
         self._closed = False
@@ -71,26 +73,51 @@ class FileModel:
     def _made(self) -> CompiledModel:
         """The model itself, made now unless it is there."""
         with self._guard.lock:
+            if self._model is None:
+                beginning = self.begun()
+                with self._open():
+                    self._model = beginning.starting() or beginning.own()
+                self._session = None
+            return self._model
+
+    def begun(self) -> Beginning:
+        """What the file's model begins with."""
+        with self._guard.lock:
             if self._error is not None:
                 raise self._error.with_traceback(None)  # else it would grow with each call
-            if self._model is None:
+            if self._beginning is None:
                 try:
-                    self._model = self._through_all_steps()
+                    self._beginning = self._through_all_steps()
                 except Exception as error:
                     self._error, self._session, self._left = error, None, ((), None)
                     raise
-                self._session, self._left = None, ((), None)
-            return self._model
+                self._left = (), None
+            return self._beginning
 
     def _through_all_steps(self) -> Any:
-        """The model, by the steps that are left: none is done twice, though Ctrl-C or a fork came between two."""
+        """What the last step returns, by those that are left: none is done twice, though Ctrl-C or a fork came between two."""
         answers_meanwhile = threading.current_thread() is self._thread
         while self._left[0]:
             (step, *others), before = self._left
             with self._open():
                 work = partial(step, before)
-                self._left = others, behind(work) if others and answers_meanwhile else work()
+                self._left = others, behind(work) if answers_meanwhile else work()
         return self._left[1]
+
+    def owned(self, beginning: Beginning, seconds: float) -> CompiledModel:
+        """The model, which is on its own devices unless one that starts was needed before they were ready, or they failed."""
+        session = None
+        with self._guard.lock:
+            if self._closed:
+                raise _closed()
+            if self._model is None:
+                with suppress(Exception):
+                    self._model = beginning.ready_after(seconds)
+                    session, self._session = self._session, None
+            model = self._made()
+        if session is not None:
+            session.close()
+        return model
 
     @contextmanager
     def _open(self) -> Iterator[None]:
@@ -110,24 +137,27 @@ class FileModel:
 
     def wait(self, timeout: float | None = None) -> FileModel:
         """This model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
-        if timeout is not None:
-            start = time.monotonic()
-            self._may_begin.set()
-            self._thread.join(max(timeout, 0.0))
-            if self._thread.is_alive():
-                raise TimeoutError
-            timeout = max(timeout - (time.monotonic() - start), 0.0)
-        self._made().wait(timeout)
+        start = time.monotonic()
+        self._may_begin.set()
+        self._thread.join(None if timeout is None else max(timeout, 0.0))
+        if self._thread.is_alive():
+            raise TimeoutError
+        self._made().wait(None if timeout is None else max(timeout - (time.monotonic() - start), 0.0))
         return self
 
     def close(self) -> None:
         """Close the model, and give up what is not ready."""
         self._closed = True
         self._may_begin.set()
+        self._give_up_beginning()
         with self._guard.lock:
             if self._model is not None:
                 self._model.close()
             self._session = None
+
+    def _give_up_beginning(self) -> None:
+        if self._beginning is not None:
+            self._beginning.give_up()
 
     def renew(self) -> None:
         """A forked process has none of the session's threads: there the model is made when it is next asked for anything. The
@@ -142,6 +172,7 @@ class FileModel:
         if self._model is None:
             self._closed = True
             self._may_begin.set()
+            self._give_up_beginning()
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -173,18 +204,31 @@ def _closed() -> Exception:
 
 
 def _make(reference: weakref.ref[FileModel], may_begin: threading.Event, ready: Future[FileModel]) -> None:
-    """Make the model once it may begin, and have its own devices compiled. Its error is for whoever asks next."""
+    """Make the model once it may begin, and have its own devices compiled. Its error is for whoever asks next. Nobody holds the
+    model for that: one that is gone is given up."""
     may_begin.wait(HELD_BACK)
-    model = reference()
-    if model is None or model._closed:
-        ready.set_exception(_closed())
-        return
+    start, final = time.perf_counter(), None
     try:
-        theirs = model._made().ready
+        beginning = _held(reference).begun()
+        gone = weakref.ref(_held(reference), lambda _: beginning.give_up())
+        with suppress(Exception), at_a_device():
+            final = beginning.own()
+        theirs = _held(reference).owned(beginning, time.perf_counter() - start).ready
+        del gone
     except BaseException as error:  # noqa: BLE001  the model keeps it
+        if final is not None:
+            final.close()
         ready.set_exception(error)
         return
     theirs.add_done_callback(lambda future: _hand_on(future, reference, ready))
+
+
+def _held(reference: weakref.ref[FileModel]) -> FileModel:
+    """The model, unless nobody will call it any more."""
+    model = reference()
+    if model is None or model._closed:
+        raise _closed()
+    return model
 
 
 def _hand_on(theirs: Future[CompiledModel], reference: weakref.ref[FileModel], ready: Future[FileModel]) -> None:

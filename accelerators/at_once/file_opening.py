@@ -28,7 +28,7 @@ def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | Non
     if session is None:
         file.close()
         return None
-    model = FileModel(session, [_imported, lambda _: _read(file, state), _compiler(device, config)])
+    model = FileModel(session, [_imported, lambda _: _read(file, state), _beginner(device, config)])
     weakref.finalize(model, file.close)
     return model
 
@@ -44,7 +44,7 @@ def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileMo
     with file:
         is_same = open_state(state.path, file.fileno()) == state
         session = _session(file, state, threads) if is_same else None
-    return None if session is None else FileModel(session, [_imported, lambda _: _as_read(graph), _compiler(device, config)])
+    return None if session is None else FileModel(session, [_imported, lambda _: _as_read(graph), _beginner(device, config)])
 
 
 def _differs(node: Any) -> bool:
@@ -96,13 +96,13 @@ def _as_read(graph: Graph) -> Graph:
     return without_affinities(graph.evolve(attrs={}) if graph.attrs else graph)
 
 
-def _compiler(device: Any, config: Any) -> Callable[[Any], Any]:
-    """The step that compiles a graph, as the configuration is now."""
+def _beginner(device: Any, config: Any) -> Callable[[Any], Any]:
+    """The step that lets the model of a graph begin, as the configuration is now."""
     asked = deepcopy(config)
-    return lambda graph: _compiled(graph, device, asked)
+    return lambda graph: _begun(graph, device, asked)
 
 
-def _compiled(graph: Any, device: Any, config: Any) -> Any:
-    from accelerators.compiling import compile
+def _begun(graph: Any, device: Any, config: Any) -> Any:
+    from accelerators.compiling import begin
 
-    return compile(graph, device, config)
+    return begin(graph, device, config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +31,9 @@ DTYPES = {
 ALIGNMENT = 16
 """Arrays begin at a multiple of so many bytes."""
 
+PAUSE = 0.001
+"""Seconds between two looks at whether calls are still being answered."""
+
 Sizes = dict[str, int]
 """The sizes that symbols have in a call."""
 
@@ -39,6 +44,8 @@ class WholeSession:
     def __init__(self, session: Any) -> None:
         """ValueError if the file states types that no array has."""
         self._session = session
+        self._inside = deque[int]()
+        """A number for each call that is answered now."""
         self._inputs = {item.name: _Stated(item) for item in session.get_inputs()}
         self._outputs = {item.name: _Stated(item) for item in session.get_outputs()}
         self._names = {name: i for i, name in enumerate(self._outputs)}
@@ -51,12 +58,22 @@ class WholeSession:
         sizes: Sizes = {}
         if arrays is None or not all(_fits(arrays[name], stated, sizes) for name, stated in self._inputs.items()):
             return None
+        self._inside.append(0)
         try:
             results = self._session.run(None, arrays)
         except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; the model itself raises its own
             return None
+        finally:
+            self._inside.pop()
         fit = all(_fits(value, stated, sizes) for value, stated in zip(results, self._outputs.values(), strict=True))
         return Outputs(results, self._names) if fit else None
+
+    def close(self) -> None:
+        """Free the session, here and not at the end of a call: later calls are none of its."""
+        session, self._session = self._session, None
+        while self._inside:
+            time.sleep(PAUSE)
+        del session
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any] | None:
         if len(args) == 1 and isinstance(args[0], dict):

@@ -79,6 +79,11 @@ def afar(accelerator: Accelerator, config: Mapping[str, Any]) -> tuple[Accelerat
     return copied, workshop
 
 
+def is_afar(accelerator: Accelerator) -> bool:
+    """Does the accelerator work in a workshop?"""
+    return isinstance(accelerator, _Afar)
+
+
 @cache
 def _class(kind: Any) -> type[Accelerator]:
     return type(f"Afar{kind.__name__}", (_Afar, kind), {"device_class": kind})

@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -100,9 +100,7 @@ class StartingModel(CompiledModel):
                 final.close()
                 return
             before, measuring = self._executor, self._measuring
-            report = final.report
-            if isinstance(report, CompileReport):
-                report = attrs.evolve(report, notes=(*report.notes, _ended(self.properties.devices, seconds)))
+            report = ended(final.report, self.properties.devices, seconds)
             self.graph, self.dead, self.report = final.graph, final.dead, report
             self._units, self._constants = final._units, final._constants
             self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
@@ -176,8 +174,12 @@ def _begun(first: CompiledModel) -> Any:
     return attrs.evolve(first.report, notes=(*first.report.notes, note))
 
 
-def _ended(devices: tuple[str, ...], seconds: float) -> str:
-    return f"for the first {seconds:.1f} s, while it was compiled, {', '.join(devices)} answered"
+def ended(report: Any, devices: Sequence[str], seconds: float) -> Any:
+    """The report of a model's own devices, which says what answered before."""
+    if not isinstance(report, CompileReport):
+        return report
+    note = f"for the first {seconds:.1f} s, while it was compiled, {', '.join(devices)} answered"
+    return attrs.evolve(report, notes=(*report.notes, note))
 
 
 _at_work: weakref.WeakSet[StartingModel] = weakref.WeakSet()

@@ -66,8 +66,8 @@ def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -
 
 
 def test_a_graph_of_a_file_answers_before_it_is_compiled(path, expected, late, monkeypatch) -> None:
-    is_begun, compiled = threading.Event(), file_opening._compiled
-    monkeypatch.setattr(file_opening, "_compiled", lambda *args: is_begun.set() or compiled(*args))
+    is_begun, compiled = threading.Event(), file_opening._begun
+    monkeypatch.setattr(file_opening, "_begun", lambda *args: is_begun.set() or compiled(*args))
     model = file_opening.opened_graph(pt.load(path), "late", NOW, 1)
     assert not is_begun.wait(0.05)
     assert close_to(model(X), expected)
@@ -124,8 +124,8 @@ def test_a_graph_whose_file_was_changed(path) -> None:
 
 
 def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> None:
-    is_made, compiled = threading.Event(), file_opening._compiled
-    monkeypatch.setattr(file_opening, "_compiled", lambda *args: is_made.set() or compiled(*args))
+    is_made, compiled = threading.Event(), file_opening._begun
+    monkeypatch.setattr(file_opening, "_begun", lambda *args: is_made.set() or compiled(*args))
     model = opened(path)
     assert not is_made.wait(0.05)
     model(X)
@@ -134,8 +134,8 @@ def test_the_first_answer_lets_the_model_be_made(path, late, monkeypatch) -> Non
 
 
 def test_whoever_asks_for_the_future_waits_for_nothing(path, late, expected, monkeypatch) -> None:
-    gate, compiled = threading.Event(), file_opening._compiled
-    monkeypatch.setattr(file_opening, "_compiled", lambda *args: gate.wait(300) and compiled(*args))
+    gate, compiled = threading.Event(), file_opening._begun
+    monkeypatch.setattr(file_opening, "_begun", lambda *args: gate.wait(300) and compiled(*args))
     model = opened(path)
     ready = model.ready
     assert not ready.done() and not ready.cancel() and close_to(model(X), expected)
@@ -182,7 +182,7 @@ def test_what_fits_otherwise_is_the_models_own_answer(path, late, expected) -> N
 
 def test_what_is_interrupted_while_it_compiles_goes_on_from_there(path, expected, late, monkeypatch) -> None:
     """By Ctrl-C, say; as a forked process does whose parent was compiling."""
-    compiled, begun = file_opening._compiled, []
+    compiled, begun = file_opening._begun, []
 
     def interrupted_once(*args):
         begun.append(1)
@@ -190,10 +190,10 @@ def test_what_is_interrupted_while_it_compiles_goes_on_from_there(path, expected
             raise KeyboardInterrupt
         return compiled(*args)
 
-    monkeypatch.setattr(file_opening, "_compiled", interrupted_once)
+    monkeypatch.setattr(file_opening, "_begun", interrupted_once)
     model = opened(path)
     with pytest.raises(KeyboardInterrupt):
-        model.wait()
+        model.report
     assert model.wait(300).properties.devices == ("late",) and close_to(model(X), expected) and len(begun) == 2
 
 
@@ -225,8 +225,8 @@ def test_a_file_that_claims_wrong_sizes(tmp_path, late) -> None:
 
 
 def test_waiting_for_no_longer_than_that(path, late, monkeypatch) -> None:
-    gate, compiled = threading.Event(), file_opening._compiled
-    monkeypatch.setattr(file_opening, "_compiled", lambda *args: gate.wait(300) and compiled(*args))
+    gate, compiled = threading.Event(), file_opening._begun
+    monkeypatch.setattr(file_opening, "_begun", lambda *args: gate.wait(300) and compiled(*args))
     model = opened(path)
     with pytest.raises(TimeoutError):
         model.wait(0.01)

@@ -1,9 +1,13 @@
-"""Devices that many tests ask for: alpha supports little, beta all."""
+"""Devices that many tests ask for: alpha supports little, beta all. Processes in which `cpu` compiles behind calls."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
+from accelerators.isolation import afar
 from tests.accelerators.hetero.small_devices import device
 
 
@@ -17,3 +21,32 @@ def alpha():
 def beta():
     with device("beta") as plugin:
         yield plugin
+
+
+@pytest.fixture
+def workshops(monkeypatch):
+    """All workshops that are opened."""
+    pytest.importorskip("tvm")
+    opened = []
+    init = afar.Workshop.__init__
+
+    def noted(self, origin) -> None:
+        opened.append(self)
+        init(self, origin)
+
+    monkeypatch.setattr(afar.Workshop, "__init__", noted)
+    return opened
+
+
+@pytest.fixture
+def standing(workshops, monkeypatch):
+    """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late."""
+    new_child = afar.Workshop.new_child
+
+    def stopped(self):
+        child = new_child(self)
+        os.kill(child.number, signal.SIGSTOP)
+        return child
+
+    monkeypatch.setattr(afar.Workshop, "new_child", stopped)
+    return workshops

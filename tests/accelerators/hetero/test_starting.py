@@ -16,7 +16,6 @@ import pytest
 
 import partita as pt
 from accelerators import starting
-from accelerators.isolation import afar
 from accelerators.process.behind import lowered
 from accelerators.running import starting_model
 from graph.text import parse
@@ -299,35 +298,6 @@ def test_several_models_do_not_start_at_once() -> None:
 
 
 # -- cpu, which compiles in a process of its own ----------------------------------------------------------
-
-
-@pytest.fixture
-def workshops(monkeypatch):
-    """All workshops that are opened."""
-    pytest.importorskip("tvm")
-    opened = []
-    init = afar.Workshop.__init__
-
-    def noted(self, origin) -> None:
-        opened.append(self)
-        init(self, origin)
-
-    monkeypatch.setattr(afar.Workshop, "__init__", noted)
-    return opened
-
-
-@pytest.fixture
-def standing(workshops, monkeypatch):
-    """All workshops that are opened; their processes are stopped as soon as they are there, so that no test comes too late."""
-    new_child = afar.Workshop.new_child
-
-    def stopped(self):
-        child = new_child(self)
-        os.kill(child.number, signal.SIGSTOP)
-        return child
-
-    monkeypatch.setattr(afar.Workshop, "new_child", stopped)
-    return workshops
 
 
 def test_kernels_are_compiled_elsewhere_and_run_here(workshops, tmp_path) -> None:
