@@ -94,6 +94,8 @@ class SizedSubgraph(AnySize):
                         return None
                 elif expected != size:
                     return None
+        for name, rounded in self._sized.rounded.items():
+            sizes[name] = rounded.at(sizes)
         return sizes
 
     def _computed(self, sizes: dict[str, int]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -106,5 +108,5 @@ class SizedSubgraph(AnySize):
                 continue
             given = [None if e is None else e.node.value if e.node.value is not None else values[e] for e in node.inputs]
             values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
-        measures = [np.empty(sizes[name], np.uint8) for name in sized.grained]
+        measures = [np.empty(sizes[name], np.uint8) for name in sized.measured]
         return (*[np.asarray(values[entry], order="C") for entry in sized.lent], *measures)

@@ -1,12 +1,13 @@
 """Resizes whose positions are known only when the model is called, as sums of what the host says is read.
 
 Whatever its mode, a resize is linear along each dimension: each result is a sum of few positions, times their shares. The host
-works these out once for each size, by ONNX's own op on unit vectors, and the model gathers them. A dimension that keeps its size
+works these out once for each size, by ONNX's own op on a few vectors, and the model gathers them. A dimension that keeps its size
 is left as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,8 +25,8 @@ TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 GATHERED = "GatheredResize"
 """The op of a call that stands for a resize until it is inlined."""
 
-FLOAT32 = 1
-"""ONNX's number for the element type."""
+FLOAT32, INT64 = 1, 7
+"""ONNX's numbers for element types."""
 
 LEAST_OPSET = 18
 """Since this version of ONNX all ops mean what they are used for here."""
@@ -70,53 +71,61 @@ def _parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
 
     x, scales, sizes = given(0), given(2), given(3)
     assert x is not None and isinstance(x.type, TensorType) and x.type.rank is not None
-    y = x
+    y, taps = x, TAPS[str(node.attrs.get("mode", "nearest"))]
     for axis in axes:
-        matrix = _matrix(node, x, axis, scales, sizes, version)
-        y = _mixed(y, matrix, axis, x.type.rank, TAPS[str(node.attrs.get("mode", "nearest"))], version)
+        resized = _resized_combs(node, x, axis, scales, sizes, version)
+        y = _mixed(y, *_taps(resized, x, axis, taps, version), axis, x.type.rank, taps, version)
     inputs = [entry.node for entry in (x, sizes) if entry is not None and entry.node.value is None]
     return Graph([y], inputs, "gathered", graph.opsets)
 
 
-def _matrix(
+def _resized_combs(
     node: Node, x: NodeEntry, axis: int, scales: NodeEntry | None, sizes: NodeEntry | None, version: int
-) -> NodeEntry:
-    """The shares [positions made, positions read] of one dimension: the resized unit vectors."""
-    count = op("Shape", x, start=axis, end=axis + 1, opset=version)
-    square = op("ConstantOfShape", op("Concat", count, count, axis=0, opset=version), opset=version)
-    unit = op("EyeLike", square, dtype=FLOAT32, opset=version)
+) -> Node:
+    """[positions made, 2 * taps] of one dimension: what the resize makes of combs, each of which has a one at every so many
+    positions, and of the same combs with the positions' numbers in the place of the ones. The taps of a result are neighbours, so
+    that each of them meets a comb of its own."""
+    computed, taps = partial(op, opset=version), TAPS[str(node.attrs.get("mode", "nearest"))]
+    count = computed("Squeeze", computed("Shape", x, start=axis, end=axis + 1), _whole([0]))
+    numbers = computed("Unsqueeze", computed("Range", _whole(0), count, _whole(1)), _whole([1]))
+    own = computed("Equal", computed("Mod", numbers, _whole([taps])), _whole(list(range(taps))))
+    combs = computed("Cast", own, to=FLOAT32)
+    both = computed("Concat", combs, computed("Mul", combs, computed("Cast", numbers, to=FLOAT32)), axis=1)
     if sizes is not None:
-        wanted = op("Concat", op("Gather", sizes, _whole([axis]), opset=version), count, axis=0, opset=version)
-        return op("Resize", unit, None, None, wanted, opset=version, **node.attrs)[0]
+        wanted = computed("Concat", computed("Gather", sizes, _whole([axis])), _whole([2 * taps]), axis=0)
+        return computed("Resize", both, None, None, wanted, **node.attrs)
     assert scales is not None and scales.node.value is not None
     scale = np.array([scales.node.value[axis], 1], scales.node.value.dtype)
-    return op("Resize", unit, None, constant(scale), opset=version, **node.attrs)[0]
+    return computed("Resize", both, None, constant(scale), **node.attrs)
 
 
-def _mixed(y: NodeEntry, matrix: NodeEntry, axis: int, rank: int, taps: int, version: int) -> NodeEntry:
-    """The value's positions along a dimension, each times its share, added up. There may be fewer positions than taps: positions
-    without a share are those of the largest one."""
-    columns = op("Shape", matrix, start=1, end=2, opset=version)
-    room = op("Concat", op("Shape", matrix, start=0, end=1, opset=version), _whole([taps]), axis=0, opset=version)
-    empty = op("ConstantOfShape", room, value=np.zeros(1, np.float32), opset=version)
-    filled = op("Concat", matrix, empty, axis=1, opset=version)
-    positions = op("TopK", op("Abs", filled, opset=version), _whole([taps]), axis=1, n_outputs=2, opset=version)[1]
-    shares = op("GatherElements", filled, positions, axis=1, opset=version)
-    is_none = op("Equal", shares, constant(np.float32(0)), opset=version)
-    positions = op("Where", is_none, op("Gather", positions, _whole([0]), axis=1, opset=version), positions, opset=version)[0]
-    positions = op("Min", positions, op("Sub", columns, _whole([1]), opset=version), opset=version)[0]
-    if taps == 2:  # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
-        half = op("Mul", op("Gather", shares, _whole([0]), axis=1, opset=version), constant(np.float32(0.5)), opset=version)
-        is_one = op("Gather", is_none, _whole([1]), axis=1, opset=version)
-        shares = op("Where", is_one, half, shares, opset=version)
-    total = None
+def _taps(resized: Node, x: NodeEntry, axis: int, taps: int, version: int) -> tuple[Node, Node]:
+    """The positions that each result reads, and their shares, both [positions made, taps]. One without a share is another that
+    has one, and so inside of the image."""
+    computed, zero = partial(op, opset=version), constant(np.float32(0))
+    shares, sums = (computed("Slice", resized, _whole([i * taps]), _whole([(i + 1) * taps]), _whole([1])) for i in (0, 1))
+    is_none = computed("Equal", shares, zero)
+    found = computed("Div", sums, computed("Where", is_none, constant(np.float32(1)), shares))
+    last = computed("Sub", computed("Shape", x, start=axis, end=axis + 1), _whole([1]))
+    inside = computed("Max", computed("Min", computed("Cast", computed("Round", found), to=INT64), last), _whole([0]))
+    positions = computed("Where", is_none, computed("ReduceMax", inside, _whole([1])), inside)
+    if taps != 2:
+        return positions, shares
+    # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
+    is_one = computed("Equal", computed("ReduceMin", computed("Abs", shares), _whole([1])), zero)
+    half = computed("Mul", computed("ReduceSum", shares, _whole([1])), constant(np.float32(0.5)))
+    return positions, computed("Where", is_one, half, shares)
+
+
+def _mixed(y: NodeEntry, positions: Node, shares: Node, axis: int, rank: int, taps: int, version: int) -> NodeEntry:
+    """The value's positions along a dimension, each times its share, added up."""
+    computed, total = partial(op, opset=version), None
     for tap in range(taps):
-        part = op("Gather", y, op("Gather", positions, _whole(tap), axis=1, opset=version), axis=axis, opset=version)
+        part = computed("Gather", y, computed("Gather", positions, _whole(tap), axis=1), axis=axis)
         if taps > 1:
-            share = op("Gather", shares, _whole(tap), axis=1, opset=version)
-            column = op("Reshape", share, _whole([-1, *[1] * (rank - 1 - axis)]), opset=version)
-            part = op("Mul", part, column, opset=version)
-        total = part if total is None else op("Add", total, part, opset=version)
+            share = computed("Gather", shares, _whole(tap), axis=1)
+            part = computed("Mul", part, computed("Reshape", share, _whole([-1, *[1] * (rank - 1 - axis)])))
+        total = part if total is None else computed("Add", total, part)
     assert total is not None
     return total[0]
 

@@ -109,17 +109,15 @@ def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
     listed = factors.tolist()
     if listed.count(1) < min(2, len(listed) - 1) and any(isinstance(size, Extent) for size in data):
         raise CompileError(f"Resize of {list(data)} by {listed}")
-    return (tuple([_scaled(size, factor) for size, factor in zip(data, listed, strict=True)]),)
+    return (tuple([_scaled(reading, size, factor) for size, factor in zip(data, listed, strict=True)]),)
 
 
-def _scaled(size: Size, factor: float) -> Size:
-    """The size times a factor, rounded down; one that is not known is multiplied by fractions that numbers of 32 bits hold."""
-    if isinstance(size, int):
+def _scaled(reading: Reading, size: Size, factor: float) -> Size:
+    """The size times a factor, rounded down."""
+    if not isinstance(size, Extent):
         return int(size * factor)
     numerator, denominator = float(factor).as_integer_ratio()
-    if denominator > LARGEST:
-        raise CompileError(f"Resize of {size} by {factor}")
-    return size * numerator // denominator
+    return size * numerator // denominator if denominator <= LARGEST else reading.round_down(size, factor)
 
 
 def _depth_to_space(reading: Reading, node: Node) -> Sequence[Sizes]:

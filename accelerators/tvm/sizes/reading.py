@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size, known_least
+from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol
 from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
+from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
@@ -25,6 +26,8 @@ class Reading:
         """What has to be no less than zero for all this to hold."""
         self.of_sizes: set[Node] = set()
         """The ops whose results depend on sizes, and beside them on constants alone."""
+        self.rounded: dict[str, Rounded] = {}
+        """The symbols whose values follow from others', and are no polynomials of them."""
         self._settled: set[Node] = set()
         """These, and the ops that read nothing but constants."""
         self._sizes: dict[NodeEntry, Sizes] = {}
@@ -103,6 +106,21 @@ class Reading:
     def count(self, entry: NodeEntry) -> Size:
         """How many numbers the value has."""
         return math.prod(self.sizes(entry))
+
+    def round_down(self, size: Extent, factor: float) -> Extent:
+        """The size times a factor, rounded down: a symbol of its own, the same wherever the two are."""
+        wanted = Rounded(size, factor)
+        for name, known in self.rounded.items():
+            if known == wanted:
+                return symbol(name)
+        name = f"r{len(self.rounded)}"
+        self.rounded[name] = wanted
+        return symbol(name)
+
+    def is_rounded(self, made: Size, size: Size) -> bool:
+        """Is the one size the other, multiplied and rounded down?"""
+        rounded = self.rounded.get(made) if isinstance(made, Extent) else None
+        return rounded is not None and rounded.size == size
 
     def assume(self, room: Size) -> None:
         """Note that this is no less than zero."""

@@ -16,6 +16,7 @@ from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents
 from accelerators.tvm.sizes.gathered_resizes import can_gather, gathered
 from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols, name_of
 from accelerators.tvm.sizes.reading import Reading
+from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.volumes import is_sliced, sliced
 from graph.build import constant, variable
 from graph.graph import Graph
@@ -24,7 +25,7 @@ from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
 from graph.types import TensorType
 
-MOST_INPUTS = 64
+MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
 
 SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
@@ -57,8 +58,15 @@ class Sized:
     counts: tuple[Extent, ...]
     """How many numbers the values have."""
     grained: tuple[str, ...]
-    """The symbols that count several pixels each. For every one of them the graph has a last input of so many bytes, which
-    nothing reads: the compiled kernels take the symbol from its size."""
+    """The symbols that count several pixels each."""
+    rounded: Mapping[str, Rounded]
+    """The symbols whose values are computed from others', in order."""
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The symbols that are no input's size. For every one of them the graph has a last input of so many bytes, which
+        nothing reads: the compiled kernels take the symbol from its size."""
+        return (*self.grained, *self.rounded)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -110,7 +118,8 @@ def _gathered_along(node: Node, reading: Reading, graph: Graph) -> list[int]:
         return []
     pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))
     by_factors = node.attrs.get("coordinate_transformation_mode", "half_pixel") in BY_FACTORS
-    has_factors = (len(node.inputs) > 2 and node.inputs[2] is not None) or None not in [_factor(*pair) for pair in pairs]
+    is_scaled = len(node.inputs) > 2 and node.inputs[2] is not None and not any(reading.is_rounded(*pair) for pair in pairs)
+    has_factors = is_scaled or None not in [_factor(*pair) for pair in pairs]
     if (by_factors and has_factors) or not any(isinstance(size, Extent) for pair in pairs for size in pair):
         return []
     return [d for d, (wanted, size) in enumerate(pairs) if wanted != size]
@@ -171,14 +180,16 @@ class _Rewriting:
         for node in self.graph.nodes:
             self._visit(node, rewriter)
         given = [rewriter.value(node[0]).node for node in self.graph.inputs]
-        measures = [variable(self._name(f"{name}_grains"), type=TensorType("uint8", (symbol(name),))) for name in grained]
+        names = (*grained, *reading.rounded)
+        measures = [variable(self._name(f"{name}_counted"), type=TensorType("uint8", (symbol(name),))) for name in names]
         whole = rewriter.finish(inputs=[*given, *self.lent.values(), *measures], nodes=())
         lent = tuple(self.lent)
         needed = _needed(self.graph, reading, lent)
         known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
         counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
         extents = tuple([count for count in counts if isinstance(count, Extent)])
-        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, tuple(reading.conditions), extents, grained)
+        conditions, rounded = tuple(reading.conditions), reading.rounded
+        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, conditions, extents, grained, rounded)
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:

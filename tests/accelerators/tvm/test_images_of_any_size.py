@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.tvm.sizes.any_size import SizedSubgraph
 from accelerators.tvm.sizes.sizing import sized
 from benchmarks.models.any_size import Sizes, vit
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
@@ -304,6 +307,31 @@ def test_sizes_without_a_name_have_grains_too() -> None:
     image = pt.variable("image", "float32", (None, 3, None, None))
     pooled = pt.op("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
     assert grains_of(pt.Graph([pooled])) == (("s0", 3, "2*s1", "2*s2"),)
+
+
+def test_resizes_by_factors_that_are_rounded_down() -> None:
+    """The sizes that they make are symbols of their own, for what follows too: the same wherever the same is multiplied."""
+    image = pt.variable("image", "float32", ("N", 4, "H", "W"))
+    smaller, as_small = resize(image, 0.6, "linear"), resize(image, 0.6)
+    graph = pt.Graph([resize(pt.op("Add", smaller, as_small), 2.0, "linear"), resize(image, 1.3, "cubic")], [image])
+    check(graph, [{"image": numbers(n, 4, *sides)} for n, sides in ((1, (8, 12)), (2, (33, 7)))])
+
+
+def test_many_resizes_of_any_size() -> None:
+    image = pt.variable("image", "float32", ("N", 4, "H", "W"))
+    graph = pt.Graph([resize(image, 1.3 + i / 7, "linear") for i in range(20)], [image])
+    assert len(sized(pt.apply_pass(graph, "InferShape", strict=False)).lent) == 20 * 8
+
+
+def test_what_the_host_says_of_a_resize_takes_little_memory() -> None:
+    """A few numbers for each row and column, however large the image is."""
+    image = pt.variable("image", "float32", (1, 1, "H", "W"))
+    enlarged = pt.apply_pass(pt.Graph([resize(image, 1.3, "linear")], [image]), "InferShape", strict=False)
+    subgraph = SizedSubgraph(sized(enlarged), cast(CompiledSubgraph, None))
+    tracemalloc.start()
+    assert subgraph.given(((1, 1, 3000, 4000),), [None]) is not None
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
 
 
 def test_resizes_by_fractions_have_grains() -> None:
