@@ -6,24 +6,18 @@ is left as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from graph.build import CALL_DOMAIN, constant, op, variable
+from graph.build import constant, op, variable
 from graph.graph import Graph
-from graph.inline import inline_calls
 from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
-from passes.infer import infer
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """For each mode, how many positions along a dimension a result is made of."""
-
-GATHERED = "GatheredResize"
-"""The op of a call that stands for a resize until it is inlined."""
 
 FLOAT32, INT64 = 1, 7
 """ONNX's numbers for element types."""
@@ -45,21 +39,7 @@ def can_gather(node: Node, version: int) -> bool:
     return is_plain and not is_cropped and is_known and is_float and attributes.get("axes") is None
 
 
-def gathered(graph: Graph, resized: Mapping[Node, Sequence[int]]) -> Graph:
-    """The graph with these resizes made of gathers, each along the dimensions whose size it changes. Linear."""
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        rebuilt = rewriter.rebuilt(node)
-        if node in resized:
-            body = _parts(node, resized[node], graph)
-            read = tuple([entry for entry in rebuilt.inputs if entry is not None and entry.node.value is None])
-            rebuilt = rebuilt.evolve(op=GATHERED, domain=CALL_DOMAIN, inputs=read, attrs={}, subgraph=body)
-        rewriter.keep(node, rebuilt)
-
-    return infer(inline_calls(rewrite(graph, visit), lambda call: call.op == GATHERED), strict=False)
-
-
-def _parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
+def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
     """The body of one resize; its inputs are those of the node's that are no constants."""
     version = graph.opsets.get("", 1)
 

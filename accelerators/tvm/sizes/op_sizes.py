@@ -174,11 +174,24 @@ def _slice(reading: Reading, node: Node) -> Sequence[Sizes]:
         d = int(axis) % len(sizes)
         if all(isinstance(value, int) for value in (start, end, step, sizes[d])):
             sizes[d] = len(range(*slice(start, end, step).indices(sizes[d])))
-        elif not isinstance(step, int) or step < 1:
+        elif not isinstance(step, int) or step == 0:
             raise CompileError(f"a slice with steps of {step} of a dimension of {sizes[d]}")
+        elif step < 0:
+            sizes[d] = (_backward(reading, start, end, sizes[d]) + (-step - 1)) // -step
         else:
             sizes[d] = (_between(reading, start, end, sizes[d]) + (step - 1)) // step
     return (tuple(sizes),)
+
+
+def _backward(reading: Reading, start: Size, end: Size, size: Size) -> Size:
+    """How many numbers a slice passes on its way backward; as above."""
+    if not isinstance(start, int) or not isinstance(end, int):
+        raise CompileError(f"a slice backward from {start} to {end}")
+    first: Size = size + start if start < 0 else size - 1 if start >= TO_THE_END else start
+    before: Size = -1 if end <= -TO_THE_END else size + end if end < 0 else end
+    for room in (before + 1, first - before, size - 1 - first):
+        reading.assume(room)
+    return first - before
 
 
 def _between(reading: Reading, start: Size, end: Size, size: Size) -> Size:
@@ -257,6 +270,14 @@ def _shape(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 def _size(reading: Reading, node: Node) -> Sequence[Sizes]:
     return ((),)
+
+
+def _one_hot(reading: Reading, node: Node) -> Sequence[Sizes]:
+    sizes, depth = reading.sizes(node.inputs[0]), reading.numbers(_second(node))
+    axis = int(node.attrs.get("axis", -1)) % (len(sizes) + 1)
+    if len(depth) != 1:
+        raise CompileError("OneHot of a depth that is not constant has no rule for any size")
+    return ((*sizes[:axis], depth[0], *sizes[axis:]),)
 
 
 def _reduce(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -345,7 +366,8 @@ _RULES: Mapping[str, Rule] = {
     "Concat": _concat, "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Flatten": _flatten, "Gather": _gather,
     "GatherElements": _gather_elements, "GatherND": _gather_rows, "Gemm": _gemm, "MatMul": _matmul,
     "MatMulInteger": _matmul, "DynamicQuantizeLinear": _dynamically_quantized, "Range": _range,
-    "Pad": _pad, "Reshape": _reshape, "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
+    "OneHot": _one_hot, "Pad": _pad, "Reshape": _reshape,
+    "Shape": _shape, "Size": _size, "Slice": _slice, "Split": _split, "Squeeze": _squeeze,
     "Tile": _tile, "TopK": _top, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }
 

@@ -12,12 +12,15 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.sizes.backward_slices import backward_parts, is_backward
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, symbol
-from accelerators.tvm.sizes.gathered_resizes import can_gather, gathered
+from accelerators.tvm.sizes.gathered_resizes import can_gather, resize_parts
 from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols, name_of
+from accelerators.tvm.sizes.in_parts import in_parts
+from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from accelerators.tvm.sizes.reading import Reading
 from accelerators.tvm.sizes.rounded import Rounded
-from accelerators.tvm.sizes.volumes import is_sliced, sliced
+from accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
 from graph.build import constant, variable
 from graph.graph import Graph
 from graph.names import unique
@@ -102,19 +105,32 @@ def _sized(graph: Graph, grains: Grains, names: dict[object, Extent]) -> Sized:
         else:
             reading.read(node)
             _hold_to_types(node, reading, names)
-    resized = {node: axes for node in graph.nodes if (axes := _gathered_along(node, reading, graph))}
-    version = graph.opsets.get("", 1)
-    volumes = [node for node in graph.nodes if node.op == "Conv" and is_sliced(node, reading.sizes(node.inputs[0]), version)]
-    if resized or volumes:
+    bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
+    if bodies:
         names.clear()
-        return _sized(gathered(graph, resized) if resized else sliced(graph, volumes), grains, names)
+        return _sized(in_parts(graph, bodies), grains, names)
     return _Rewriting(graph, reading).run(tuple(inputs), tuple(grains))
 
 
-def _gathered_along(node: Node, reading: Reading, graph: Graph) -> list[int]:
+def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
+    """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
+    if node.op not in ("Resize", "Conv", "Slice", "OneHot") or node.domain or node in reading.of_sizes:
+        return None
+    sizes, version = reading.sizes(node.inputs[0]), graph.opsets.get("", 1)
+    axes = _gathered_along(node, reading, version)
+    if axes:
+        return resize_parts(node, axes, graph)
+    if is_one_hot(node, version):
+        return one_hot_parts(node, len(sizes), graph)
+    if is_sliced(node, sizes, version):
+        return sliced_parts(node, graph)
+    return backward_parts(node, len(sizes), graph) if is_backward(node, sizes, version) else None
+
+
+def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
     """The dimensions whose size a resize changes, where it is made of gathers: its positions follow from all of an image's size,
-    or from a size that is no multiple of it. None for what has kernels, and what the host computes."""
-    if node in reading.of_sizes or not can_gather(node, graph.opsets.get("", 1)):
+    or from a size that is no multiple of it. None for what has kernels."""
+    if not can_gather(node, version):
         return []
     pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))
     by_factors = node.attrs.get("coordinate_transformation_mode", "half_pixel") in BY_FACTORS

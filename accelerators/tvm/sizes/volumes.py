@@ -5,21 +5,14 @@ three times as many channels. Which slices those are the host says, once for eac
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from accelerators.tvm.sizes.extent import Extent, Size
-from graph.build import CALL_DOMAIN, constant, op, variable
+from graph.build import constant, op, variable
 from graph.graph import Graph
-from graph.inline import inline_calls
 from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from passes.infer import infer
-
-SLICED = "SlicedConvolution"
-"""The op of a call that stands for a convolution until it is inlined."""
 
 LEAST_OPSET = 15
 """Since this version of ONNX a Shape says some of the sizes."""
@@ -35,20 +28,7 @@ def is_sliced(node: Node, sizes: tuple[Size, ...], version: int) -> bool:
     return is_constant and is_whole and any(isinstance(size, Extent) for size in sizes[2:])
 
 
-def sliced(graph: Graph, convolutions: Collection[Node]) -> Graph:
-    """The graph with these convolutions as those of images. Linear."""
-
-    def visit(node: Node, rewriter: Rewriter) -> None:
-        rebuilt = rewriter.rebuilt(node)
-        if node in convolutions:
-            body = _parts(node, graph)
-            rebuilt = rebuilt.evolve(op=SLICED, domain=CALL_DOMAIN, inputs=rebuilt.inputs[:1], attrs={}, subgraph=body)
-        rewriter.keep(node, rebuilt)
-
-    return infer(inline_calls(rewrite(graph, visit), lambda call: call.op == SLICED), strict=False)
-
-
-def _parts(node: Node, graph: Graph) -> Graph:
+def sliced_parts(node: Node, graph: Graph) -> Graph:
     """The body of one convolution, which reads the volumes."""
     version, (given, weight, *bias) = graph.opsets.get("", 1), node.inputs
     assert given is not None and weight is not None and weight.node.value is not None

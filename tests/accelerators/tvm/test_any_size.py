@@ -147,6 +147,31 @@ def test_slices_with_steps_at_any_size() -> None:
     check(pt.Graph([part], [x]), feeds)
 
 
+def whole(*numbers_of: int) -> pt.Node:
+    return pt.constant(np.array(numbers_of, np.int64))
+
+
+def test_slices_with_steps_backward_at_any_size() -> None:
+    """All of a dimension turned round, as torch's flip is exported; parts of it, and along two dimensions at once."""
+    x, all_of = pt.variable("x", "float32", ("N", "S", 8)), -(2**63) + 1
+    turned = pt.op("Slice", x, whole(-1), whole(all_of), whole(1), whole(-1))
+    part = pt.op("Slice", x, whole(-1, -2), whole(-4, 0), whole(1, 2), whole(-1, -2))
+    first = pt.op("Slice", x, whole(2), whole(all_of), whole(1), whole(-1))
+    feeds = [{"x": numbers(n, s, 8)} for n, s in ((1, 4), (3, 9))]
+    model = check(pt.Graph([turned, pt.op("Relu", part), first], [x]), feeds)
+    short = numbers(2, 2, 8)
+    np.testing.assert_array_equal(model(short)[2], short[:, ::-1])
+
+
+def test_one_hot_at_any_size() -> None:
+    """Classes last and in between, counted from either end; some indices are of none."""
+    ids = pt.variable("ids", "int64", ("N", "S"))
+    last = pt.op("OneHot", ids, whole(5), pt.constant(np.array([0, 1], np.float32)))
+    between = pt.op("OneHot", ids, pt.constant(np.array(5)), pt.constant(np.array([-1, 2], np.float32)), axis=1)
+    graph = pt.Graph([pt.op("MatMul", last, pt.constant(numbers(5, 24))), between], [ids])
+    check(graph, [{"ids": random.integers(-6, 7, shape)} for shape in ((1, 4), (3, 9))])
+
+
 def test_products_of_two_values_of_any_size() -> None:
     """Rows, columns and the depth may all be symbols; what is scaled, turned and added is done by the kernel."""
     a, b = pt.variable("a", "float32", ("N", 2, "S", "D")), pt.variable("b", "float32", ("N", 2, "T", "D"))
@@ -238,9 +263,9 @@ def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
 
 def test_what_has_no_rule_is_compiled_for_each_size() -> None:
     x = pt.variable("x", "float32", ("N", 3, "H", 8))
-    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.array([1, 1, 1.3, 1.5], np.float32)))])
+    graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.array([1.3, 1.5], np.float32)), axes=[2, 3])])
     model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
-    note = "compiled for each size: Resize of s1 by 1.2999"
+    note = "compiled for each size: Resize of chosen dimensions has no rule for any size"
     assert note in " ".join(model.report.notes)
     for n in (1, 2):
         image = numbers(n, 3, 8, 8)

@@ -1,0 +1,28 @@
+"""Ops that have no form for any size, and whose parts have one: each gives way to a body of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graph.build import CALL_DOMAIN
+from graph.graph import Graph
+from graph.inline import inline_calls
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from passes.infer import infer
+
+IN_PARTS = "InParts"
+"""The op of a call that stands for such an op until it is inlined."""
+
+
+def in_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
+    """The graph with these ops as their bodies, whose inputs are those of the op's that are no constants. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        if node in bodies:
+            read = tuple([entry for entry in rebuilt.inputs if entry is not None and entry.node.value is None])
+            rebuilt = rebuilt.evolve(op=IN_PARTS, domain=CALL_DOMAIN, inputs=read, attrs={}, subgraph=bodies[node])
+        rewriter.keep(node, rebuilt)
+
+    return infer(inline_calls(rewrite(graph, visit), lambda call: call.op == IN_PARTS), strict=False)

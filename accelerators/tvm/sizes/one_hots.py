@@ -1,0 +1,47 @@
+"""OneHot of indices of any size, as a comparison with the numbers of the classes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from graph.build import constant, op, variable
+from graph.graph import Graph
+from graph.node import Node, NodeEntry
+
+INT64 = 7
+"""ONNX's number for the element type."""
+
+LEAST_OPSET = 16
+"""Since this version of ONNX all ops mean what they are used for here."""
+
+
+def is_one_hot(node: Node, version: int) -> bool:
+    """Is it a OneHot of a number of classes that is known?"""
+    depth = node.inputs[1] if node.op == "OneHot" and not node.domain and version >= LEAST_OPSET else None
+    return depth is not None and depth.node.value is not None
+
+
+def one_hot_parts(node: Node, rank: int, graph: Graph) -> Graph:
+    """The body of one, whose indices have so many dimensions. Negative ones count from the end; those outside are of no class."""
+    computed = partial(op, opset=graph.opsets.get("", 1))
+    indices, depth, values = (_given(entry, f"x{i}") for i, entry in enumerate(node.inputs))
+    assert depth.node.value is not None
+    count, axis = int(depth.node.value.item()), int(node.attrs.get("axis", -1)) % (rank + 1)
+    whole = computed("Unsqueeze", computed("Cast", indices, to=INT64), _whole([axis]))
+    classes = constant(np.arange(count, dtype=np.int64).reshape(-1, *[1] * (rank - axis)))
+    counted = computed("Where", computed("Less", whole, _whole(0)), computed("Add", whole, _whole(count)), whole)
+    off, on = (computed("Gather", values, _whole(i)) for i in (0, 1))
+    hot = computed("Where", computed("Equal", counted, classes), on, off)
+    return Graph([hot], [entry.node for entry in (indices, values) if entry.node.value is None], "one_hot", graph.opsets)
+
+
+def _given(entry: NodeEntry | None, name: str) -> NodeEntry:
+    """The body's own of an input: the constant, or an input of the body."""
+    assert entry is not None
+    return constant(entry.node.value)[0] if entry.node.value is not None else variable(name, type=entry.type)[0]
+
+
+def _whole(numbers: int | list[int]) -> Node:
+    return constant(np.array(numbers, np.int64))
