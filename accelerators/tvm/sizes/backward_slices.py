@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from accelerators.tvm.sizes.extent import Extent, Size
-from graph.build import constant, op, variable
+from accelerators.tvm.sizes.in_parts import whole
+from graph.build import op, variable
 from graph.graph import Graph
 from graph.node import Node
 
@@ -30,9 +29,9 @@ def backward_parts(node: Node, rank: int, graph: Graph) -> Graph:
     x = variable("x", type=given.type)
     y = x
     for start, end, axis, step in _spans(node, rank):
-        count = computed("Squeeze", computed("Shape", y, start=axis, end=axis + 1), _whole([0]))
-        every = computed("Range", _whole(0), count, _whole(1))
-        seen = computed("Slice", every, *map(_whole, ([start], [end], [0], [step])))
+        count = computed("Squeeze", computed("Shape", y, start=axis, end=axis + 1), whole([0]))
+        every = computed("Range", whole(0), count, whole(1))
+        seen = computed("Slice", every, *map(whole, ([start], [end], [0], [step])))
         y = computed("Gather", y, seen, axis=axis)
     return Graph([y], [x], "backward", graph.opsets)
 
@@ -43,7 +42,3 @@ def _spans(node: Node, rank: int) -> list[tuple[int, int, int, int]]:
     starts, ends, axes, steps = [*given, [], []][:4]
     spans = zip(starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=True)
     return [(start, end, axis % rank, step) for start, end, axis, step in spans]
-
-
-def _whole(numbers: int | list[int]) -> Node:
-    return constant(np.array(numbers, np.int64))

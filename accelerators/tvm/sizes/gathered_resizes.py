@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from accelerators.tvm.sizes.in_parts import whole
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -66,13 +67,13 @@ def _resized_combs(
     positions, and of the same combs with the positions' numbers in the place of the ones. The taps of a result are neighbours, so
     that each of them meets a comb of its own."""
     computed, taps = partial(op, opset=version), TAPS[str(node.attrs.get("mode", "nearest"))]
-    count = computed("Squeeze", computed("Shape", x, start=axis, end=axis + 1), _whole([0]))
-    numbers = computed("Unsqueeze", computed("Range", _whole(0), count, _whole(1)), _whole([1]))
-    own = computed("Equal", computed("Mod", numbers, _whole([taps])), _whole(list(range(taps))))
+    count = computed("Squeeze", computed("Shape", x, start=axis, end=axis + 1), whole([0]))
+    numbers = computed("Unsqueeze", computed("Range", whole(0), count, whole(1)), whole([1]))
+    own = computed("Equal", computed("Mod", numbers, whole([taps])), whole(list(range(taps))))
     combs = computed("Cast", own, to=FLOAT32)
     both = computed("Concat", combs, computed("Mul", combs, computed("Cast", numbers, to=FLOAT32)), axis=1)
     if sizes is not None:
-        wanted = computed("Concat", computed("Gather", sizes, _whole([axis])), _whole([2 * taps]), axis=0)
+        wanted = computed("Concat", computed("Gather", sizes, whole([axis])), whole([2 * taps]), axis=0)
         return computed("Resize", both, None, None, wanted, **node.attrs)
     assert scales is not None and scales.node.value is not None
     scale = np.array([scales.node.value[axis], 1], scales.node.value.dtype)
@@ -83,17 +84,17 @@ def _taps(resized: Node, x: NodeEntry, axis: int, taps: int, version: int) -> tu
     """The positions that each result reads, and their shares, both [positions made, taps]. One without a share is another that
     has one, and so inside of the image."""
     computed, zero = partial(op, opset=version), constant(np.float32(0))
-    shares, sums = (computed("Slice", resized, _whole([i * taps]), _whole([(i + 1) * taps]), _whole([1])) for i in (0, 1))
+    shares, sums = (computed("Slice", resized, whole([i * taps]), whole([(i + 1) * taps]), whole([1])) for i in (0, 1))
     is_none = computed("Equal", shares, zero)
-    found = computed("Div", sums, computed("Where", is_none, constant(np.float32(1)), shares))
-    last = computed("Sub", computed("Shape", x, start=axis, end=axis + 1), _whole([1]))
-    inside = computed("Max", computed("Min", computed("Cast", computed("Round", found), to=INT64), last), _whole([0]))
-    positions = computed("Where", is_none, computed("ReduceMax", inside, _whole([1])), inside)
+    quotient = computed("Div", sums, computed("Where", is_none, constant(np.float32(1)), shares))
+    last = computed("Sub", computed("Shape", x, start=axis, end=axis + 1), whole([1]))
+    inside = computed("Max", computed("Min", computed("Cast", computed("Round", quotient), to=INT64), last), whole([0]))
+    positions = computed("Where", is_none, computed("ReduceMax", inside, whole([1])), inside)
     if taps != 2:
         return positions, shares
     # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
-    is_one = computed("Equal", computed("ReduceMin", computed("Abs", shares), _whole([1])), zero)
-    half = computed("Mul", computed("ReduceSum", shares, _whole([1])), constant(np.float32(0.5)))
+    is_one = computed("Equal", computed("ReduceMin", computed("Abs", shares), whole([1])), zero)
+    half = computed("Mul", computed("ReduceSum", shares, whole([1])), constant(np.float32(0.5)))
     return positions, computed("Where", is_one, half, shares)
 
 
@@ -101,14 +102,10 @@ def _mixed(y: NodeEntry, positions: Node, shares: Node, axis: int, rank: int, ta
     """The value's positions along a dimension, each times its share, added up."""
     computed, total = partial(op, opset=version), None
     for tap in range(taps):
-        part = computed("Gather", y, computed("Gather", positions, _whole(tap), axis=1), axis=axis)
+        part = computed("Gather", y, computed("Gather", positions, whole(tap), axis=1), axis=axis)
         if taps > 1:
-            share = computed("Gather", shares, _whole(tap), axis=1)
-            part = computed("Mul", part, computed("Reshape", share, _whole([-1, *[1] * (rank - 1 - axis)])))
+            share = computed("Gather", shares, whole(tap), axis=1)
+            part = computed("Mul", part, computed("Reshape", share, whole([-1, *[1] * (rank - 1 - axis)])))
         total = part if total is None else computed("Add", total, part)
     assert total is not None
     return total[0]
-
-
-def _whole(numbers: int | list[int]) -> Node:
-    return constant(np.array(numbers, np.int64))

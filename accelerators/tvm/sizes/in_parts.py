@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graph.build import CALL_DOMAIN
+import numpy as np
+
+from graph.build import CALL_DOMAIN, constant
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.node import Node
@@ -26,3 +28,8 @@ def in_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
         rewriter.keep(node, rebuilt)
 
     return infer(inline_calls(rewrite(graph, visit), lambda call: call.op == IN_PARTS), strict=False)
+
+
+def whole(numbers: int | list[int]) -> Node:
+    """A constant of whole numbers."""
+    return constant(np.array(numbers, np.int64))

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from accelerators.tvm.sizes.in_parts import whole
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -29,10 +30,10 @@ def one_hot_parts(node: Node, rank: int, graph: Graph) -> Graph:
     indices, depth, values = (_given(entry, f"x{i}") for i, entry in enumerate(node.inputs))
     assert depth.node.value is not None
     count, axis = int(depth.node.value.item()), int(node.attrs.get("axis", -1)) % (rank + 1)
-    whole = computed("Unsqueeze", computed("Cast", indices, to=INT64), _whole([axis]))
+    spread = computed("Unsqueeze", computed("Cast", indices, to=INT64), whole([axis]))
     classes = constant(np.arange(count, dtype=np.int64).reshape(-1, *[1] * (rank - axis)))
-    counted = computed("Where", computed("Less", whole, _whole(0)), computed("Add", whole, _whole(count)), whole)
-    off, on = (computed("Gather", values, _whole(i)) for i in (0, 1))
+    counted = computed("Where", computed("Less", spread, whole(0)), computed("Add", spread, whole(count)), spread)
+    off, on = (computed("Gather", values, whole(i)) for i in (0, 1))
     hot = computed("Where", computed("Equal", counted, classes), on, off)
     return Graph([hot], [entry.node for entry in (indices, values) if entry.node.value is None], "one_hot", graph.opsets)
 
@@ -41,7 +42,3 @@ def _given(entry: NodeEntry | None, name: str) -> NodeEntry:
     """The body's own of an input: the constant, or an input of the body."""
     assert entry is not None
     return constant(entry.node.value)[0] if entry.node.value is not None else variable(name, type=entry.type)[0]
-
-
-def _whole(numbers: int | list[int]) -> Node:
-    return constant(np.array(numbers, np.int64))

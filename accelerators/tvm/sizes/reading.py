@@ -117,9 +117,9 @@ class Reading:
         self.rounded[name] = wanted
         return symbol(name)
 
-    def is_rounded(self, made: Size, size: Size) -> bool:
+    def is_rounded(self, product: Size, size: Size) -> bool:
         """Is the one size the other, multiplied and rounded down?"""
-        rounded = self.rounded.get(made) if isinstance(made, Extent) else None
+        rounded = self.rounded.get(product) if isinstance(product, Extent) else None
         return rounded is not None and rounded.size == size
 
     def assume(self, room: Size) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.tvm.sizes.extent import Extent, Size
+from accelerators.tvm.sizes.in_parts import whole
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node
@@ -43,25 +44,21 @@ def sliced_parts(node: Node, graph: Graph) -> Graph:
     def size(value: Node, start: int, end: int) -> Node:
         return computed("Shape", value, start=start, end=end)
 
-    framed = x if not (pads[0] or pads[3]) else computed("Pad", x, _whole([0, 0, pads[0], 0, 0, 0, 0, pads[3], 0, 0]))
+    framed = x if not (pads[0] or pads[3]) else computed("Pad", x, whole([0, 0, pads[0], 0, 0, 0, 0, pads[3], 0, 0]))
     span = (taps - 1) * apart[0] + 1
-    room = computed("Sub", size(framed, 2, 3), _whole([span]))
-    down = computed("Add", computed("Div", room, _whole([steps[0]])), _whole([1]))
-    first = computed("Range", _whole(0), computed("Squeeze", down, _whole([0])), _whole(1))
-    first = computed("Mul", first, _whole(steps[0]))
-    seen = [computed("Gather", framed, computed("Add", first, _whole(t * apart[0])), axis=2) for t in range(taps)]
+    room = computed("Sub", size(framed, 2, 3), whole([span]))
+    down = computed("Add", computed("Div", room, whole([steps[0]])), whole([1]))
+    first = computed("Range", whole(0), computed("Squeeze", down, whole([0])), whole(1))
+    first = computed("Mul", first, whole(steps[0]))
+    seen = [computed("Gather", framed, computed("Add", first, whole(t * apart[0])), axis=2) for t in range(taps)]
     joined = computed("Concat", *seen, axis=1) if taps > 1 else seen[0]
     turned = computed("Transpose", joined, perm=[0, 2, 1, 3, 4])
-    shape = computed("Concat", _whole([-1, taps * channels]), size(x, 3, 5), axis=0)
+    shape = computed("Concat", whole([-1, taps * channels]), size(x, 3, 5), axis=0)
     images = computed("Reshape", turned, shape)
     filters = constant(np.ascontiguousarray(array.swapaxes(1, 2)).reshape(outs, taps * channels, *window))
     others = [constant(entry.node.value) for entry in bias if entry is not None]
     attributes = {"strides": steps[1:], "dilations": apart[1:], "pads": [*pads[1:3], *pads[4:]], "kernel_shape": window}
     convolved = computed("Conv", images, filters, *others, **attributes)
-    apart_again = computed("Concat", size(x, 0, 1), down, _whole([outs]), size(convolved, 2, 4), axis=0)
-    whole = computed("Transpose", computed("Reshape", convolved, apart_again), perm=[0, 2, 1, 3, 4])
-    return Graph([whole], [x], "sliced", graph.opsets)
-
-
-def _whole(numbers: int | list[int]) -> Node:
-    return constant(np.array(numbers, np.int64))
+    apart_again = computed("Concat", size(x, 0, 1), down, whole([outs]), size(convolved, 2, 4), axis=0)
+    back = computed("Transpose", computed("Reshape", convolved, apart_again), perm=[0, 2, 1, 3, 4])
+    return Graph([back], [x], "sliced", graph.opsets)
