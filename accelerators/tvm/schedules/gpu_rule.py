@@ -11,10 +11,15 @@ from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.gpu_intrinsics import declared_without_sources
 from accelerators.tvm.schedules.gpu_single import without_sums_of_one
 
+MOST_BLOCKS = 65535
+"""CUDA launches so many blocks along y and along z at most."""
+
 
 def schedule_gpu(function: Any, machine: Machine) -> tuple[Any, str]:
     """The kernel with its loops bound to blocks and threads, and the rule that did it; `topi` where TVM writes the op so."""
     if _is_scheduled(function):
+        if _has_too_many_blocks(function):
+            raise CompileError(f"TVM writes it for more than {MOST_BLOCKS:,} blocks along one dimension")
         return function, "topi"
     gpu, function = part("s_tir.dlight").gpu, without_sums_of_one(function)
     for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback()):
@@ -33,7 +38,7 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
     except Exception:  # noqa: BLE001  TVM's rules refuse with any exception; the next one asks for less
         return None
     function_made = module["main"]
-    return function_made if _is_scheduled(function_made) else None
+    return function_made if _is_scheduled(function_made) and not _has_too_many_blocks(function_made) else None
 
 
 def _is_scheduled(function: Any) -> bool:
@@ -47,6 +52,16 @@ def _is_scheduled(function: Any) -> bool:
         any(schedule.get(loop).kind == tirx.ForKind.THREAD_BINDING for loop in schedule.get_loops(block))
         or _launches_itself(schedule.get(block))
         for block in schedule.get_child_blocks(schedule.get_sblock("root"))
+    )
+
+
+def _has_too_many_blocks(function: Any) -> bool:
+    """Would CUDA refuse to launch it? An extent that is known only while running is taken to be small enough. Linear."""
+    loops = [(loop.thread_binding, loop.extent) for loop in _inside(function.body, "For") if loop.thread_binding is not None]
+    launches = [(step.node, step.value) for step in _inside(function.body, "AttrStmt") if step.attr_key == "thread_extent"]
+    return any(
+        str(axis.thread_tag) in ("blockIdx.y", "blockIdx.z") and getattr(extent, "value", 0) > MOST_BLOCKS
+        for axis, extent in (*loops, *launches)
     )
 
 

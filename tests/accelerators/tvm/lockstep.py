@@ -40,10 +40,10 @@ def run(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
             memory[buffer].view(np.uint8)[:] = 0xFF  # NaN, of all types of floating point.
     loops = _nest(kernel.statements)
     sizes = [loop.count.number for loop in loops if isinstance(loop.count, v.Constant)]
-    for block in np.ndindex(*map(int, sizes[:3])):
-        known: dict[v.Variable, Any] = {loop.variable: np.int64(i) for loop, i in zip(loops[:3], block, strict=True)}
-        known[loops[3].variable] = np.arange(sizes[3])
-        _Block(dict(memory), known, int(sizes[3])).run(loops[3].body)
+    blocks, threads = map(int, sizes)
+    for block in range(blocks):
+        known: dict[v.Variable, Any] = {loops[0].variable: np.int64(block), loops[1].variable: np.arange(threads)}
+        _Block(dict(memory), known, threads).run(loops[1].body)
     return [memory[buffer] for buffer in kernel.arguments if buffer.role == "output"]
 
 
@@ -64,9 +64,9 @@ def without_barriers(kernel: Kernel) -> Kernel:
 
 
 def _nest(statements: Sequence[s.Statement]) -> list[s.Loop]:
-    """The loops of a launch: blocks along z, y and x, and threads."""
+    """The loops of a launch: blocks and threads."""
     loops: list[s.Loop] = []
-    while len(loops) < 4:
+    while len(loops) < 2:
         (loop,) = statements
         assert isinstance(loop, s.Loop)
         loops.append(loop)

@@ -27,7 +27,7 @@ STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 _PLACES: Mapping[str, Mapping[str, Any]] = {"stack": STACK, "shared": {"scope": "shared"}}
 """Where TVM puts a kernel's own buffers that are not in memory, by role."""
 
-_THREADS = {"blocks x": "blockIdx.x", "blocks y": "blockIdx.y", "blocks z": "blockIdx.z", "threads": "threadIdx.x"}
+_THREADS = {"blocks": "blockIdx.x", "threads": "threadIdx.x"}
 """What TVM calls the loops that a GPU launches."""
 
 _NARROWED = "tirx.partita_narrowed"

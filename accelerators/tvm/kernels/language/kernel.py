@@ -151,13 +151,16 @@ class Kernel:
     @contextmanager
     def launch(self, blocks: tuple[int, int, int], threads: int) -> Iterator[tuple[Value, Value, Value, Value]]:
         """A block of statements for every thread of so many blocks along x, y and z, on a GPU: its block's place, and its own
-        number in the block."""
-        with (
-            self.loop(blocks[2], "block_z", "blocks z") as z,
-            self.loop(blocks[1], "block_y", "blocks y") as y,
-            self.loop(blocks[0], "block_x", "blocks x") as x,
-            self.loop(threads, "thread", "threads") as thread,
-        ):
+        number in the block. They are launched in one row, neighbours along x after each other: CUDA has no more than 65,535 along
+        y and along z."""
+        across, down, deep = blocks
+        with self.loop(across * down * deep, "block", "blocks") as block, self.loop(threads, "thread", "threads") as thread:
+            if down * deep == 1:
+                yield block, as_index(0), as_index(0), thread
+                return
+            x = self.name_value("block_x", block % across if across > 1 else 0)
+            y = self.name_value("block_y", block // across % down if deep > 1 else block // across) if down > 1 else as_index(0)
+            z = self.name_value("block_z", block // (across * down)) if deep > 1 else as_index(0)
             yield x, y, z, thread
 
     @contextmanager

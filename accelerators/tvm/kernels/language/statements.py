@@ -10,7 +10,7 @@ from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.expressions import Call
 from accelerators.tvm.kernels.language.values import Value, Variable
 
-LoopKind = Literal["serial", "unroll", "vectorized", "parallel", "blocks x", "blocks y", "blocks z", "threads"]
+LoopKind = Literal["serial", "unroll", "vectorized", "parallel", "blocks", "threads"]
 """How a loop runs; those of blocks and threads are what a GPU launches."""
 
 

@@ -22,9 +22,6 @@ from accelerators.tvm.kernels.shared.viewed_sides import viewed_side
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 
-MOST_HEADS = 65535
-"""A launch has so many blocks along its third dimension at most."""
-
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product of numbers that tensor cores multiply; None for any other body."""
@@ -36,8 +33,6 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
         return None
     *batch, rows, columns, depth = sizes
     heads = Heads.of(body, "product", tuple(batch))
-    if heads.count > MOST_HEADS:
-        return None
     work = Work(rows, columns, depth, heads.count)
     tile = choose("tile", tensor_tiles(machine.gpu), lambda tile: tensor_cycles(tile, work, machine.gpu))
     _write(match, heads, tile, work)
