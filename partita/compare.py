@@ -32,8 +32,11 @@ SMALLEST = 0.25
 ROUNDED = 2e-2
 """The largest error of numbers on the way to which values were quantized: now and then one is rounded to the next step."""
 
-PRECISIONS = {"f32": TOLERANCE, "f16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "fast": TOLERANCES["bfloat16"]}
-"""The largest error by PRECISION, in which a device computes a float32 model."""
+PRECISIONS = {
+    "f32": TOLERANCE, "f16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "fast": TOLERANCES["bfloat16"],
+    "tf32": TOLERANCES["float16"],
+}
+"""The largest error by PRECISION, in which a device computes a float32 model. TF32 has as many digits as float16."""
 
 STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 """The element types of quantized values, which may be one step apart."""

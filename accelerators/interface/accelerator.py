@@ -366,8 +366,9 @@ class Accelerator:
         Key("0", one_of(*known)).read("DEVICE_ID", device_id, f"device {self.name!r}")
 
     def _check_precision(self, precision: str, at: Mapping[str, Any], where: str) -> None:
-        """The device has to be capable of any other precision than f32, and to offer the choice; "fast" it chooses itself."""
-        if precision in ("f32", "fast"):
+        """The device has to be capable of any other precision than f32, and to offer the choice; values of its own, such as
+        "fast", it knows itself."""
+        if precision == "f32" or precision not in PRECISIONS:
             return
         able = self._metric_list("OPTIMIZATION_CAPABILITIES", at)
         if PRECISIONS[precision] not in able:

@@ -12,11 +12,17 @@ from graph.graph import Graph
 FAST = "fast"
 """PRECISION: whatever the device is fastest in."""
 
-DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-"""The element types by the values of PRECISION."""
+TF32 = "tf32"
+"""PRECISION: float32, of which products on tensor cores take ten bits behind the point, as many as float16 has."""
+
+DTYPES = {"f32": "float32", TF32: "float32", "f16": "float16", "bf16": "bfloat16"}
+"""The element types of what is stored by the values of PRECISION."""
 
 PRECISION = Key("f32", one_of(*PRECISIONS, FAST))
 """The key of a configuration."""
+
+PRECISION_OR_TF32 = Key("f32", one_of(*PRECISIONS, FAST, TF32))
+"""The key of a device whose products may round float32."""
 
 
 def narrowed(graph: Graph, dtype: str, machine: Machine, used: Used | None, notes: tuple[str, ...] = ()) -> Graph:

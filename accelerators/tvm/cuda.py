@@ -12,7 +12,7 @@ import numpy as np
 from accelerators.errors import AcceleratorUnavailable, BadConfig
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.interface.keys import Key, flag
-from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
+from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.code.building import Built
@@ -21,7 +21,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from accelerators.tvm.device import GPU_KEYS, TvmAccelerator
+from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.run.cuda_arrays import CudaArray, put
@@ -49,11 +49,14 @@ def _architecture(value: Any) -> str:
 class CudaAccelerator(TvmAccelerator):
     """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80.
 
-    PRECISION is the type in which products are made and values stored: "fast" takes bf16 where the GPU has tensor cores. With
-    CUDA_GRAPHS the launches of a run are recorded and replayed as one."""
+    PRECISION is the type in which products are made and values stored: "fast" takes bf16 where the GPU has tensor cores, and
+    "tf32" stores float32, rounded where tensor cores multiply it. With CUDA_GRAPHS the launches of a run are recorded, and
+    replayed as one."""
 
     name = "cuda"
-    config_keys = {**GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION, "CUDA_GRAPHS": Key(True, flag)}
+    config_keys = {
+        **GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION_OR_TF32, "CUDA_GRAPHS": Key(True, flag),
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,26 +83,28 @@ class CudaAccelerator(TvmAccelerator):
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
-        return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH)
+        return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH, takes_tf32=config["PRECISION"] == TF32)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Numbers of two bytes where they are asked for."""
         held, dtype = super().lay_out(graph, machine), self.precision(machine)
         if dtype == "float32":
-            return held
+            notes = (f"products of float32 in TF32 by {TENSOR_PRODUCT}",) if machine.rounds_products else ()
+            return held.evolve(attrs={**held.attrs, NOTES: notes}) if notes else held
         with self._trials_as_configured():
             return narrowed(held, dtype, machine, Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None)
 
     def precision(self, machine: Machine) -> str:
-        """The element type of products, as the configuration asks for it on this GPU."""
+        """The element type of what is stored, as the configuration asks for it on this GPU."""
         asked = self._config["PRECISION"]
         if asked == FAST:
             return "bfloat16" if machine.gpu.has_tensor_cores else "float32"
         return DTYPES[asked]
 
     def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The architecture is told by `identity`; PRECISION is the type that it stands for."""
-        precision = self.configured(config).precision(self.machine(config))
+        """The architecture is told by `identity`; PRECISION is the type that it stands for, or TF32 where that is made use of."""
+        machine = self.machine(config)
+        precision = TF32 if machine.rounds_products else self.configured(config).precision(machine)
         return {**{key: value for key, value in config.items() if key != "ARCH"}, "PRECISION": precision}
 
     def compiled_class(self) -> type[CompiledTvm]:

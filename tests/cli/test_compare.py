@@ -106,8 +106,8 @@ def test_weights_that_are_stored_in_fewer_bits_change_nothing() -> None:
 def test_a_lower_precision_widens_the_tolerance() -> None:
     ours, expected = [array(1.02)], [array(1)]
     graph = of_type("float32")
-    good = {name: compare(graph, ours, expected, precision=name)[0].ok for name in ("f32", "f16", "bf16", "fast")}
-    assert good == {"f32": False, "f16": False, "bf16": True, "fast": True}
+    good = {name: compare(graph, ours, expected, precision=name)[0].ok for name in ("f32", "f16", "bf16", "fast", "tf32")}
+    assert good == {"f32": False, "f16": False, "bf16": True, "fast": True, "tf32": False}
 
 
 def test_a_difference_says_which_output_and_where() -> None:

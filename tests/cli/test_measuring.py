@@ -111,7 +111,7 @@ def test_the_profile_of_the_first() -> None:
         ({"warmup": -1}, "bench, option warmup: it is a whole number from 0 on, not -1"),
         ({"seconds": 0}, "bench, option seconds: it is a number above zero, not 0"),
         ({"batch": 0}, "bench, option batch: it is a whole number from 1 on, not 0"),
-        ({"precision": "f7"}, "bench, option precision: it is one of f32, f16, bf16, fast, not 'f7'"),
+        ({"precision": "f7"}, "bench, option precision: it is one of f32, f16, bf16, fast, tf32, not 'f7'"),
         ({"precision": "bf16"}, "bench, option precision: none of the devices offers a PRECISION\n  `partita devices"),
         ({"vs": {"none": 3}}, "bench, rival 'none': it is devices, a compiled model or a function, not 3"),
         ({"inputs": [X, X], "iterations": 1}, "bench, option inputs: there are 1 input, and 2 were given"),

@@ -35,6 +35,8 @@ class Machine:
     """The special instructions that kernels use, at most one for each element type."""
     hidden: tuple[str, ...] = ()
     """What processors of this name have, by LLVM's names, and this one lacks: virtual machines hide some of it."""
+    takes_tf32: bool = False
+    """May products of float32 round what they multiply to TF32, as tensor cores take it?"""
 
     @property
     def is_gpu(self) -> bool:
@@ -45,6 +47,11 @@ class Machine:
     def gpu(self) -> Gpu:
         """The sizes of the GPU that it is."""
         return opencl_gpu(self.arch) if self.kind == "opencl" else cuda_gpu(self.arch)
+
+    @property
+    def rounds_products(self) -> bool:
+        """Do its products of float32 round what they multiply?"""
+        return self.is_gpu and self.takes_tf32 and self.gpu.has_tensor_cores
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
         """The number of threads that share this much work: one, where it is too little to wake the others for. What is known only
@@ -133,9 +140,9 @@ def with_instruction(machine: Machine, name: str) -> Machine:
     return attrs.evolve(machine, lanes=row.lanes, registers=32) if is_wider else machine
 
 
-def gpu_machine(arch: str) -> Machine:
+def gpu_machine(arch: str, takes_tf32: bool = False) -> Machine:
     """A GPU of this architecture."""
-    return Machine("cuda", arch, 1, 1)
+    return Machine("cuda", arch, 1, 1, takes_tf32=takes_tf32)
 
 
 def opencl_machine(threads: int, local_memory: int, extensions: frozenset[str]) -> Machine:

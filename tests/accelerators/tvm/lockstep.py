@@ -1,8 +1,9 @@
 """Kernels for a GPU run in numpy, as they are written: all threads of a block go through the text together, step by step.
 
-Instructions of a warp are computed from the tables of the PTX manual ("Matrix fragments for mma.m16n8k16", "ldmatrix"). What a
-GPU would leave to chance is an error: numbers of shared memory that one thread writes and another reads or writes with no barrier
-between, that are read while a copy to them is on its way or before anything is written, and every access outside."""
+Instructions of a warp are computed from the tables of the PTX manual ("Matrix fragments for mma.m16n8k16", "for mma.m16n8k8",
+"ldmatrix"). What a GPU would leave to chance is an error: numbers of shared memory that one thread writes and another reads or
+writes with no barrier between, that are read while a copy to them is on its way or before anything is written, and every access
+outside."""
 
 from __future__ import annotations
 
@@ -214,14 +215,15 @@ class _Block:
     def copy(self, count: int, into: v.Value, given: v.Value, taken: v.Value) -> None:
         """cp.async: so many bytes are read, zeros fill up the rest; when it is done nobody knows before he waits."""
         (target, at), (source, first) = self.address(into), self.address(given)
-        read = np.broadcast_to(self.value(taken), (self.threads,)) // 2
+        size = self.memory[target].itemsize
+        read, count = np.broadcast_to(self.value(taken), (self.threads,)) // size, count // size
         assert set(np.unique(read[self.mask])) <= {0, count}
         assert not (at[self.mask] % count).any() and not (first[self.mask & (read > 0)] % count).any(), "not aligned"
         rows, lanes = at[:, None] + np.arange(count), first[:, None] + np.arange(count)
         outside = self.mask & (read > 0) & ((lanes.min(1) < 0) | (lanes.max(1) >= self.memory[source].size))
         if outside.any():
             raise Hazard(f"{source.name} is read outside")
-        bits = self.memory[source].view(np.uint16)[np.where((read > 0)[:, None] & self.mask[:, None], lanes, 0)]
+        bits = self.memory[source].view(self.memory[target].dtype)[np.where((read > 0)[:, None] & self.mask[:, None], lanes, 0)]
         rows, bits = rows[self.mask], np.where((read > 0)[:, None], bits, 0)[self.mask]
         if rows.size and rows.max() >= self.memory[target].size:
             raise Hazard(f"{target.name} is written outside")
@@ -240,32 +242,25 @@ class _Block:
     def load_matrices(self, is_turned: bool, into: v.Value, row: v.Value) -> None:
         """ldmatrix.x4: the threads 8 i to 8 i + 7 of a warp hold the addresses of the rows of matrix i."""
         (parts, first), (source, at) = self.address(into), self.address(row)
-        assert not (at % 8).any(), "not aligned"
-        numbers = self.read(source, at[:, None] + np.arange(8), self.number[:, None]).reshape(-1, 4, 8, 8)
-        numbers = numbers.swapaxes(2, 3) if is_turned else numbers
+        count = 16 // self.memory[source].itemsize
+        assert not (at % count).any(), "not aligned"
+        numbers = self.read(source, at[:, None] + np.arange(count), self.number[:, None]).reshape(-1, 4, 8, count)
+        halves = np.ascontiguousarray(numbers).view(np.uint16)
+        halves = halves.swapaxes(2, 3) if is_turned else halves
         # "Each thread gets a fragment of a row: thread 0 the first two elements of row 0, and so on."
-        words = np.ascontiguousarray(numbers.reshape(-1, 4, 32, 2)).view(np.uint32)[..., 0]
+        words = np.ascontiguousarray(halves.reshape(-1, 4, 32, 2)).view(np.uint32)[..., 0]
         self.memory[parts][self.number[:, None], first[:, None] + np.arange(4)] = words.swapaxes(1, 2).reshape(-1, 4)
 
     def multiply(self, kind: str, sums: v.Value, left: v.Value, right: v.Value) -> None:
-        """mma.m16n8k16, by the tables of the manual: groupID = laneid >> 2, threadID_in_group = laneid % 4."""
-        dtype = numpy_dtype({"f16": "float16", "bf16": "bfloat16"}[kind])
+        """mma.m16n8k16, and m16n8k8 for TF32, by the tables of the manual: groupID = laneid >> 2, threadID_in_group =
+        laneid % 4."""
         (held, c), (lefts, a), (rights, b) = map(self.address, (sums, left, right))
         fragments = {}
         for name, buffer, first, words in (("a", lefts, a, 4), ("b", rights, b, 2)):
             numbers = self.memory[buffer][self.number[:, None], first[:, None] + np.arange(words)]
-            fragments[name] = np.ascontiguousarray(numbers).view(dtype).astype("float32").reshape(-1, WARP, 2 * words)
-        warps, lane = self.threads // WARP, np.arange(WARP)
-        group, thread = lane >> 2, lane % 4
-        whole_a, whole_b = np.full((warps, 16, 16), np.nan, "float32"), np.full((warps, 16, 8), np.nan, "float32")
-        for i in range(8):
-            row = group if i < 2 or 4 <= i < 6 else group + 8
-            column = thread * 2 + (i & 1) + (0 if i < 4 else 8)
-            whole_a[:, row, column] = fragments["a"][:, :, i]
-        for i in range(4):
-            row = thread * 2 + (i & 1) + (0 if i < 2 else 8)
-            whole_b[:, row, group] = fragments["b"][:, :, i]
-        products = whole_a @ whole_b
+            fragments[name] = _numbers(kind, np.ascontiguousarray(numbers)).reshape(self.threads // WARP, WARP, -1)
+        group, thread = np.arange(WARP) >> 2, np.arange(WARP) % 4
+        products = (_of_tf32 if kind == "tf32" else _of_halves)(fragments["a"], fragments["b"], group, thread)
         for i in range(4):
             row = group if i < 2 else group + 8
             added = products[:, row, thread * 2 + (i & 1)].reshape(-1)
@@ -316,6 +311,45 @@ class _Block:
         return np.where(condition[:, None] if wide else condition, *sides)
 
 
+def _numbers(kind: str, words: Array) -> Array:
+    """What stands in the words of a fragment. Of TF32 the last 13 bits are not looked at."""
+    if kind == "tf32":
+        return (words & np.uint32(0xFFFFE000)).view("float32")
+    return words.view(numpy_dtype({"f16": "float16", "bf16": "bfloat16"}[kind])).astype("float32")
+
+
+def _of_halves(a: Array, b: Array, group: Array, thread: Array) -> Array:
+    """The product of the matrices whose fragments the threads hold: mma.m16n8k16."""
+    left, right = np.full((len(a), 16, 16), np.nan, "float32"), np.full((len(a), 16, 8), np.nan, "float32")
+    for i in range(8):
+        row = group if i < 2 or 4 <= i < 6 else group + 8
+        column = thread * 2 + (i & 1) + (0 if i < 4 else 8)
+        left[:, row, column] = a[:, :, i]
+    for i in range(4):
+        row = thread * 2 + (i & 1) + (0 if i < 2 else 8)
+        right[:, row, group] = b[:, :, i]
+    return left @ right
+
+
+def _of_tf32(a: Array, b: Array, group: Array, thread: Array) -> Array:
+    """The same of mma.m16n8k8 for TF32."""
+    left, right = np.full((len(a), 16, 8), np.nan, "float32"), np.full((len(a), 8, 8), np.nan, "float32")
+    for i in range(4):
+        left[:, group if i in (0, 2) else group + 8, thread if i < 2 else thread + 4] = a[:, :, i]
+    for i in range(2):
+        right[:, thread + 4 * i, group] = b[:, :, i]
+    return left @ right
+
+
+def _rounded_to_tf32(bits: Array) -> Array:
+    """cvt.rna: to the nearest, those between two away from zero."""
+    numbers = np.ascontiguousarray(bits).view("float32").astype("d")
+    fractions, exponents = np.frexp(numbers)
+    scaled = np.ldexp(fractions, 11)
+    rounded = np.ldexp(np.copysign(np.floor(np.abs(scaled) + 0.5), scaled), exponents - 11)
+    return np.where(np.isfinite(numbers), rounded, numbers).astype("float32").view(np.uint32)
+
+
 def _packed(dtype: str) -> Callable[[Array, Array], Array]:
     """cvt.rn of two numbers: the first in the low bytes."""
 
@@ -329,6 +363,7 @@ def _packed(dtype: str) -> Callable[[Array, Array], Array]:
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint, "power_of_two": np.exp2,
     "pack_f16": _packed("float16"), "pack_bf16": _packed("bfloat16"),
+    "round_to_tf32": _rounded_to_tf32,
 }
 
 _NEIGHBOURS: Mapping[str, int] = {"from_1_beside": 1, "from_2_beside": 2}

@@ -63,14 +63,30 @@ def test_a_precision_of_two_bytes() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("arch", "precision", "dtype"), [
+@pytest.mark.parametrize(("arch", "precision", "meant"), [
     ("sm_80", "fast", "bfloat16"), ("sm_75", "fast", "float32"), ("sm_75", "f16", "float16"), ("sm_80", "f32", "float32"),
+    ("sm_80", "tf32", "tf32"), ("sm_75", "tf32", "float32"),
 ])
-def test_the_type_that_a_precision_stands_for(arch: str, precision: str, dtype: str) -> None:
+def test_the_type_that_a_precision_stands_for(arch: str, precision: str, meant: str) -> None:
+    """TF32 is stored as float32."""
     device = accelerator("cuda")
     config = device.full_config({"ARCH": arch, "PRECISION": precision})
-    assert device.configured(config).precision(device.machine(config)) == dtype  # type: ignore[attr-defined]
-    assert device.meaning(config)["PRECISION"] == dtype  # type: ignore[attr-defined]
+    stored = "float32" if meant == "tf32" else meant
+    assert device.configured(config).precision(device.machine(config)) == stored  # type: ignore[attr-defined]
+    assert device.meaning(config)["PRECISION"] == meant  # type: ignore[attr-defined]
+
+
+@needs_compiler
+def test_tf32_is_told() -> None:
+    config = (device := accelerator("cuda")).full_config({"ARCH": "sm_80", "PRECISION": "tf32"})
+    assert isinstance(device, TvmAccelerator)
+    notes = device.configured(config).laid_out(small(), device.machine(config)).attrs[NOTES]
+    assert notes == ("products of float32 in TF32 by mma.sync",)
+
+
+def test_tf32_elsewhere_is_a_clear_error() -> None:
+    with pytest.raises(BadConfig, match="PRECISION cannot be 'tf32'"):
+        pt.compile(small(), "cpu", {"PRECISION": "tf32"})
 
 
 @needs_compiler

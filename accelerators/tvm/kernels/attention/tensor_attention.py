@@ -246,7 +246,7 @@ class TensorAttention:
         right = kernel.stack("keys_now", uint32, (4,))
         for part in range(whole(self.depth) // DEEP):
             for key in range(0, self.cut.keys, 2 * WIDE):
-                keys.load(right[0], first, part * DEEP, key, lane, is_left=False)
+                keys.load(right, 0, first, part * DEEP, key, lane, is_left=False)
                 for j in range(2):
                     kernel.do(multiply(scores[(key + j * WIDE) // 2], queries[part * 4], right[2 * j]))
 
@@ -294,7 +294,7 @@ class TensorAttention:
         right = kernel.stack("values_now", uint32, (4,))
         for part in range(self.cut.keys // DEEP):
             for column in range(0, whole(self.columns), 2 * WIDE):
-                values.load(right[0], first, part * DEEP, column, lane, is_left=False)
+                values.load(right, 0, first, part * DEEP, column, lane, is_left=False)
                 for j in range(2):
                     kernel.do(multiply(sums.values[(column + j * WIDE) // 2], powers[part * 4], right[2 * j]))
 

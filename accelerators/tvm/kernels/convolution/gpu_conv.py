@@ -38,6 +38,7 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.machine import Machine
 from graph.types import Array
 
@@ -48,19 +49,20 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
 
     roots = [node for node in body.ops if node.op == "Conv"]
     elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
-    on_tensor_cores = has_tensor_cores(machine, *elements)
+    size = elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
 
     def cut(image: Image) -> _Layer | None:
-        return None if image.outs == image.groups else _Layer(image, _best(image, machine, on_tensor_cores))
+        return None if image.outs == image.groups else _Layer(image, _best(image, machine, size))
 
-    return draft_layer(body, "gpu_convolution_on_tensor_cores" if on_tensor_cores else "gpu_convolution", cut)
+    return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut)
 
 
-def _best(image: Image, machine: Machine, on_tensor_cores: bool) -> BlockTile | TensorTile:
-    """The cut that takes the fewest cycles, of those whose threads stay at one column."""
+def _best(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
+    """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
+    bytes, unless that is 0."""
     work, gpu = Work(image.outs // image.groups, image.batch * image.pixels, image.depth, image.groups), machine.gpu
-    if on_tensor_cores:
-        tensor = [tile for tile in tensor_tiles(gpu) if tile.slice_threads % tile.columns == 0]
+    if size:
+        tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
         return choose("tile", tensor, lambda tile: tensor_cycles(tile, work, gpu))
     candidates = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
     return choose("tile", candidates, lambda tile: cycles(tile, work, gpu))
@@ -119,7 +121,7 @@ class _Layer:
             for block in range(self.blocks[1]):
                 steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
                 lay_steps(steps, matrix[group, :, block * rows : (block + 1) * rows])
-        return packed.reshape(-1)
+        return round_to_tf32(packed.reshape(-1)) if is_turned and packed.dtype == np.float32 else packed.reshape(-1)
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
         """A block for each tile of each group."""
@@ -161,7 +163,7 @@ class _Layer:
 
     def _copied_pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> TensorSide:
         """The same for tensor cores."""
-        lanes = widest_copy(self.image.pixels) if self._is_plain else 1
+        lanes = widest_copy(source.element.bits // 8, self.image.pixels) if self._is_plain else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
         taps = self._taps(kernel, listed[0], block, group)
         return TensorSide(source, self.tile.columns, self.tile.depth, listed, lanes, taps, turned=False)

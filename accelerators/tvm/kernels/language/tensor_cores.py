@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.language.types import (
     float32,
     index,
     type_of,
+    uint8,
     uint16,
     uint32,
 )
@@ -24,11 +25,18 @@ from accelerators.tvm.kernels.language.types import (
 WARP = 32
 """The threads of a warp."""
 
+LINE = 16
+"""The bytes in a row of the small matrices that are moved."""
+
 PART = 8
-"""The numbers of two bytes in a row of the small matrices that are moved: 16 bytes."""
+"""The rows of such a matrix, and the numbers of two bytes in each."""
 
 HIGH, WIDE, DEEP = 16, 8, 16
-"""One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums."""
+"""One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums. Of numbers of four bytes it takes
+half the depth."""
+
+BITS = {8: uint8, 16: uint16, 32: uint32}
+"""What numbers of so many bits are while they are only moved."""
 
 
 def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], result: str = "void") -> Emit:
@@ -48,18 +56,17 @@ def _product(types: Sequence[Type]) -> Type | None:
     return types[0] if list(types) == wanted else None
 
 
-def _multiplying(element: Element) -> Intrinsic:
+def _multiplying(short: str, deep: int) -> Intrinsic:
     """Sums, four of each thread, with the products of a left matrix, four words of each, and a right one, two words of each.
 
     Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. Of the left matrix it has
-    pairs of neighbours along the depth: of rows g and g + 8 those at 2 t, then of both those at 2 t + 8; of the right one those
-    of column g at 2 t, and at 2 t + 8."""
-    short = element.short
+    words of neighbours along the depth, which are two numbers of two bytes, or one of four: of rows g and g + 8 word t, then of
+    both word t + 4; of the right one those of column g, word t and word t + 4."""
     return Intrinsic(
         f"multiply_{short}", _product, "the first of four float32, of four uint32 and of two uint32",
         _cuda(
             f"partita_multiply_{short}", "float* sums, const unsigned* left, const unsigned* right",
-            f'  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{short}.{short}.f32 '
+            f'  asm volatile("mma.sync.aligned.m16n8k{deep}.row.col.f32.{short}.{short}.f32 '
             '{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
             '    : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])\n'
             '    : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));\n',
@@ -68,17 +75,22 @@ def _multiplying(element: Element) -> Intrinsic:
     )
 
 
-MULTIPLY = {element: _multiplying(element) for element in (float16, bfloat16)}
-"""The instruction for products of each element type: mma.sync m16n8k16."""
+MULTIPLY = {float16: _multiplying("f16", 16), bfloat16: _multiplying("bf16", 16), float32: _multiplying("tf32", 8)}
+"""The instruction for products of each element type: mma.sync m16n8k16, and m16n8k8 for float32 rounded to TF32."""
 
 
 def _loading(types: Sequence[Type]) -> Type | None:
-    return types[0] if list(types) == [type_of(uint32), type_of(uint16)] else None
+    fits = len(types) == 2 and types[0] is type_of(uint32) and types[1] in _moved()
+    return types[0] if fits else None
+
+
+def _moved() -> list[Type]:
+    return [type_of(element) for element in BITS.values()]
 
 
 def _load(name: str, form: str) -> Intrinsic:
     return Intrinsic(
-        name, _loading, "the first of four uint32, and a number of two bytes in shared memory",
+        name, _loading, "the first of four uint32, and a number in shared memory",
         _cuda(
             f"partita_{name}", "unsigned* parts, const void* row",
             "  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(row));\n"
@@ -90,25 +102,24 @@ def _load(name: str, form: str) -> Intrinsic:
 
 
 load_matrices = _load("load_matrices", "")
-"""Reads four matrices of 8 x 8 numbers of two bytes from shared memory. Thread 8 i + r says where row r of matrix i begins, and
-thread 4 g + t gets the numbers 2 t and 2 t + 1 of row g of each."""
+"""Reads four matrices of 8 rows of 16 bytes from shared memory. Thread 8 i + r says where row r of matrix i begins, and thread
+4 g + t gets the four bytes t of row g of each: two numbers of two bytes, or one of four."""
 
 load_turned_matrices = _load("load_turned_matrices", ".trans")
-"""The same, but thread 4 g + t gets the numbers of rows 2 t and 2 t + 1 in column g of each."""
+"""The same for 8 x 8 numbers of two bytes, but thread 4 g + t gets those of rows 2 t and 2 t + 1 in column g of each."""
 
 
 def _copying(types: Sequence[Type]) -> Type | None:
-    fits = len(types) == 3 and types[0] is type_of(uint16) and types[1].element.bits == 16 and types[2] is type_of(index)
-    return types[0] if fits else None
+    fits = len(types) == 3 and types[0] in _moved() and types[1].element.bits == types[0].element.bits
+    return types[0] if fits and types[2] is type_of(index) else None
 
 
-def _copy(count: int) -> Intrinsic:
-    size = 2 * count
+def _copy(size: int) -> Intrinsic:
     how = "cg" if size == 16 else "ca"  # Only copies of 16 bytes can pass by the first cache.
     return Intrinsic(
-        f"copy_{count}", _copying, "numbers of two bytes in shared memory and in memory, and a count of bytes",
+        f"copy_{size}", _copying, "a number's bits in shared memory, one of as many bits in memory, and a count of bytes",
         _cuda(
-            f"partita_copy_{count}", "void* into, const void* from, int bytes",
+            f"partita_copy_{size}", "void* into, const void* from, int bytes",
             "  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(into));\n"
             f'  asm volatile("cp.async.{how}.shared.global [%0], [%1], {size}, %2;" :: "r"(at), "l"(from), "r"(bytes)'
             ' : "memory");\n',
@@ -117,9 +128,9 @@ def _copy(count: int) -> Intrinsic:
     )
 
 
-COPIES = {count: _copy(count) for count in (8, 4, 2)}
-"""Copies of so many numbers of two bytes from memory to shared memory, which go on while the thread does: cp.async. So many bytes
-are read, all or none, and zeros fill up the rest."""
+COPIES = {size: _copy(size) for size in (16, 8, 4)}
+"""Copies of so many bytes from memory to shared memory, which go on while the thread does: cp.async. So many bytes are read, all
+or none, and zeros fill up the rest."""
 
 close_copies = Intrinsic(
     "close_copies", lambda types: None if types else type_of(uint32), "nothing",
@@ -183,6 +194,17 @@ def _packing(element: Element) -> Intrinsic:
         ),
     )
 
+
+round_to_tf32 = Intrinsic(
+    "round_to_tf32", lambda types: types[0] if list(types) == [type_of(uint32)] else None, "the bits of a float32",
+    _cuda(
+        "partita_round_to_tf32", "unsigned number",
+        '  unsigned rounded;\n  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(number)));\n'
+        "  return rounded;\n",
+        (False,), "unsigned",
+    ),
+)
+"""A float32 rounded to the ten bits behind the point that the instruction for it looks at: cvt.rna."""
 
 PACK = {element: _packing(element) for element in (float16, bfloat16)}
 """Two numbers rounded to two bytes each, the first in the low ones: cvt.rn."""

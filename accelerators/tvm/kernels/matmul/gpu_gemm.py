@@ -36,6 +36,7 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array, numpy_dtype
@@ -77,7 +78,8 @@ def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
     work, gpu = Work(match.rows, match.columns, match.depth), machine.gpu
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
     if has_tensor_cores(machine, *elements):
-        return _Layer(match, choose("tile", tensor_tiles(gpu), lambda tile: tensor_cycles(tile, work, gpu)))
+        listed = tensor_tiles(gpu, elements[0].bits // 8)
+        return _Layer(match, choose("tile", listed, lambda tile: tensor_cycles(tile, work, gpu)))
     return _Layer(match, choose("tile", tiles(gpu), lambda tile: cycles(tile, work, gpu)))
 
 
@@ -114,7 +116,8 @@ class _Layer:
             part = as_stored(matrix[:, block * width : (block + 1) * width], dtype)
             steps = packed[block].swapaxes(1, 2) if is_turned else packed[block]
             lay_steps(steps, part)
-        return self.match.scaled(packed)
+        scaled = self.match.scaled(packed)
+        return round_to_tf32(scaled) if is_turned and scaled.dtype == np.float32 else scaled
 
     def rows_side(self, left: Buffer, own: Value, band: Value) -> Side:
         """The side of the values: neighbouring threads read along the depth, as the numbers stand."""
@@ -132,7 +135,7 @@ class _Layer:
 
     def copied_side(self, left: Buffer, own: Value, band: Value) -> TensorSide:
         """The same for tensor cores."""
-        tile, lanes = self.tile, widest_copy(self.match.depth)
+        tile, lanes = self.tile, widest_copy(left.element.bits // 8, self.match.depth)
         inside = self._inside()
 
         def source(step: Value, spot: Spot) -> Source:

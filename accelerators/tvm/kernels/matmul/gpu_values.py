@@ -26,7 +26,8 @@ from accelerators.tvm.sizes.extent import Extent
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of one product of numbers that tensor cores multiply; None for any other body."""
     match = found_in(body, "MatMul", find_value_product)
-    if match is None or not has_tensor_cores(machine, *[element_named(element_of(side.source)) for side in match.operands]):
+    elements = [element_named(element_of(side.source)) for side in match.operands] if match is not None else []
+    if match is None or not has_tensor_cores(machine, *elements):
         return None
     sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
     if any(isinstance(size, Extent) for size in sizes):
@@ -34,7 +35,8 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     *batch, rows, columns, depth = sizes
     heads = Heads.of(body, "product", tuple(batch))
     work = Work(rows, columns, depth, heads.count)
-    tile = choose("tile", tensor_tiles(machine.gpu), lambda tile: tensor_cycles(tile, work, machine.gpu))
+    listed = tensor_tiles(machine.gpu, elements[0].bits // 8)
+    tile = choose("tile", listed, lambda tile: tensor_cycles(tile, work, machine.gpu))
     _write(match, heads, tile, work)
     return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
 

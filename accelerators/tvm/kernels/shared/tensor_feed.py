@@ -16,20 +16,23 @@ from accelerators.tvm.kernels.language import (
     Kernel,
     Operand,
     Value,
+    float32,
     if_inside,
     select,
-    uint16,
 )
 from accelerators.tvm.kernels.language.tensor_cores import (
+    BITS,
     COPIES,
+    LINE,
     MULTIPLY,
     PART,
     load_matrices,
     load_turned_matrices,
+    round_to_tf32,
 )
 from accelerators.tvm.kernels.language.values import as_index, constant
 from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
-from accelerators.tvm.kernels.shared.gpu_sums import Tile
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
 from accelerators.tvm.machine.machine import Machine
 
 
@@ -59,12 +62,23 @@ class TensorSide:
     """Where the numbers of a spot are in a step."""
     turned: bool
     """Are the numbers of a spot neighbours along the depth? So they are in shared memory then."""
+    is_rounded: bool = False
+    """Are the numbers in memory rounded as the instruction takes them?"""
+
+    @property
+    def bytes(self) -> int:
+        """What a number takes."""
+        return self.buffer.element.bits // 8
+
+    @property
+    def is_copied(self) -> bool:
+        """Are the numbers of a spot copied without the threads?"""
+        return self.lanes * self.bytes in COPIES
 
     @property
     def pitch(self) -> int:
-        """The distance in shared memory from one line to the next; with 16 bytes between them no two rows of a matrix that is
-        read at once are in one bank."""
-        return (self.depth if self.turned else self.extent) + PART
+        """The distance in shared memory from one line to the next."""
+        return pitch(self.depth if self.turned else self.extent, self.bytes, self.turned)
 
     @property
     def size(self) -> int:
@@ -82,9 +96,14 @@ class Feed:
     def __init__(self, kernel: Kernel, name: str, side: TensorSide, steps: int) -> None:
         """So many steps find room in shared memory."""
         self.kernel, self.side = kernel, side
-        self.memory = kernel.shared(name, uint16, (steps * side.size,))
-        self.is_copied = side.lanes > 1
-        self.read = None if self.is_copied else kernel.stack(f"next_{name}", uint16, (len(side.spots),))
+        self.bits = BITS[side.buffer.element.bits]
+        self.memory = kernel.shared(name, self.bits, (steps * side.size,))
+        self.read = None if side.is_copied else kernel.stack(f"next_{name}", self.bits, (len(side.spots),))
+
+    @property
+    def is_copied(self) -> bool:
+        """Does it fetch without the threads?"""
+        return self.side.is_copied
 
     def begin(self, step: Value, first: Operand) -> None:
         """Fetch a step: copies begin to where `first` is in shared memory, single numbers are read."""
@@ -103,25 +122,40 @@ class Feed:
                 assert self.read is not None
                 self.memory[first + self.side.at(spot.k, spot.at)] = self.read[i]
 
-    def load(self, into: Value, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool) -> None:
-        """16 rows or columns of 16 numbers each, as four matrices. Those of a left operand are numbered along the rows first,
-        those of a right one along the depth."""
-        line, half, far = lane % PART, lane // PART % 2, lane // (2 * PART)
-        along, beside = (far, half) if is_left else (half, far)
-        k, position = k + along * PART, position + beside * PART
-        k, position = (k, position + line) if self.side.turned else (k + line, position)
-        load = load_matrices if self.side.turned else load_turned_matrices
-        self.kernel.do(load(into, self.memory[first + self.side.at(k, position)]))
+    def load(self, into: Buffer, at: int, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool) -> None:
+        """16 rows or columns of 32 bytes each, as four matrices, to four words from `at` on. Those of a left operand are numbered
+        along the rows first, those of a right one along the depth."""
+        if not self.side.turned and self.side.bytes == 4:
+            self._load_numbers(into, at, first, k, position, lane, is_left)
+        else:
+            line, half, far = lane % PART, lane // PART % 2, lane // (2 * PART)
+            along, beside = (far, half) if is_left else (half, far)
+            k, position = k + along * (LINE // self.side.bytes), position + beside * PART
+            k, position = (k, position + line) if self.side.turned else (k + line, position)
+            load = load_matrices if self.side.turned else load_turned_matrices
+            self.kernel.do(load(into[at], self.memory[first + self.side.at(k, position)]))
+        if self.side.buffer.element is float32 and not self.side.is_rounded:
+            for word in range(4):
+                into[at + word] = round_to_tf32(into[at + word])
+
+    def _load_numbers(
+        self, into: Buffer, at: int, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool
+    ) -> None:
+        """The same for numbers of four bytes that are no neighbours along the depth: each thread reads its own."""
+        for word in range(4):
+            along, beside = (word // 2, word % 2) if is_left else (word % 2, word // 2)
+            stands = self.side.at(k + lane % 4 + along * (LINE // 4), position + lane // 4 + beside * PART)
+            into[at + word] = self.memory[first + stands]
 
     def _copy(self, source: Source, position: Operand) -> None:
-        whole = as_index(2 * self.side.lanes)
-        taken = whole if source.is_inside is None else select(source.is_inside, whole, 0)
-        self.kernel.do(COPIES[self.side.lanes](self.memory[position], self.side.buffer[source.position], taken))
+        size = self.side.lanes * self.side.bytes
+        taken = as_index(size) if source.is_inside is None else select(source.is_inside, as_index(size), 0)
+        self.kernel.do(COPIES[size](self.memory[position], self.side.buffer[source.position], taken))
 
     def _bits(self, source: Source) -> Value:
         """A single number's bits."""
-        bits = self.side.buffer[source.position].bits_as(uint16)
-        return bits if source.is_inside is None else if_inside(source.is_inside, bits, constant(0, uint16))
+        bits = self.side.buffer[source.position].bits_as(self.bits)
+        return bits if source.is_inside is None else if_inside(source.is_inside, bits, constant(0, self.bits))
 
     def _owned(self, spot: Spot) -> ExitStack:
         stack = ExitStack()
@@ -131,19 +165,24 @@ class Feed:
 
 
 def has_tensor_cores(machine: Machine, *elements: Element) -> bool:
-    """Do the machine's tensor cores multiply numbers of these element types, which have to be one?"""
-    return machine.is_gpu and machine.gpu.has_tensor_cores and len(set(elements)) == 1 and elements[0] in MULTIPLY
+    """Do the machine's tensor cores multiply numbers of these element types, which have to be one? Of float32 they take fewer
+    digits, which has to be allowed."""
+    if not machine.is_gpu or not machine.gpu.has_tensor_cores or len(set(elements)) != 1:
+        return False
+    return machine.rounds_products if elements[0] is float32 else elements[0] in MULTIPLY
 
 
-def widest_copy(count: int) -> int:
-    """The most neighbours that are copied at once where lines of so many numbers follow each other."""
-    return next((lanes for lanes in COPIES if count % lanes == 0), 1)
+def widest_copy(size: int, *counts: int) -> int:
+    """The most neighbours that are copied at once where numbers of this size stand at multiples of these counts."""
+    return next((copied // size for copied in COPIES if all(count * size % copied == 0 for count in counts)), 1)
 
 
-def packed_tensor_side(tile: Tile, own: Value, extent: int, buffer: Buffer, first: Value) -> TensorSide:
+def packed_tensor_side(tile: TensorTile, own: Value, extent: int, buffer: Buffer, first: Value) -> TensorSide:
     """The side of a constant that is laid out as blocks read it: step after step, for each of `extent` rows or columns `depth`
     numbers."""
+    lanes = LINE // tile.bytes
     return TensorSide(
-        buffer, extent, tile.depth, spots(tile, own, extent, PART, turned=True), PART,
+        buffer, extent, tile.depth, spots(tile, own, extent, lanes, turned=True), lanes,
         lambda step, spot: Source((first + step * (tile.depth * extent) + spot.at * tile.depth + spot.k,)), turned=True,
+        is_rounded=True,
     )

@@ -1,4 +1,4 @@
-"""A product of matrices of two-byte numbers on the tensor cores of a GPU, each sum in float32.
+"""A product of matrices on the tensor cores of a GPU, each sum in float32.
 
 Both operands of a block's tile go step by step through shared memory. While one step is multiplied the next ones are on their
 way. So there is one barrier a step."""
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from accelerators.tvm.kernels.language import Kernel, Value, float32, uint32
 from accelerators.tvm.kernels.language.tensor_cores import (
-    DEEP,
     HIGH,
     MULTIPLY,
     PART,
@@ -83,18 +82,18 @@ class TensorProduct:
         return (stage * self.tile.slices + self.slice) * feed.side.size
 
     def _multiply(self, stage: Value) -> None:
-        """The products of a step: for each 16 of its depth a warp reads its rows and columns, and multiplies all by all."""
+        """The products of a step: for each instruction's depth a warp reads its rows and columns, and multiplies all by all."""
         kernel, tile = self.kernel, self.tile
         high, wide = tile.high // HIGH, tile.wide // WIDE
         first_left = kernel.name_value("first_left", self._first(self.left, stage))
         first_right = kernel.name_value("first_right", self._first(self.right, stage))
         left = kernel.stack("left_now", uint32, (4 * high,))
         right = kernel.stack("right_now", uint32, (2 * wide,))
-        with kernel.loop(tile.depth // DEEP, "part") as part:
+        with kernel.loop(tile.depth // tile.deep, "part") as part:
             for i in range(high):
-                self.left.load(left[4 * i], first_left, part * DEEP, self.row + i * HIGH, self.lane, is_left=True)
+                self.left.load(left, 4 * i, first_left, part * tile.deep, self.row + i * HIGH, self.lane, is_left=True)
             for j in range(0, wide, 2):
-                self.right.load(right[2 * j], first_right, part * DEEP, self.column + j * WIDE, self.lane, is_left=False)
+                self.right.load(right, 2 * j, first_right, part * tile.deep, self.column + j * WIDE, self.lane, is_left=False)
             for i in range(high):
                 for j in range(wide):
                     kernel.do(self.multiply(self.sums[4 * (i * wide + j)], left[4 * i], right[2 * j]))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.tvm.kernels.language.tensor_cores import DEEP, PART, WARP
+from accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
 from accelerators.tvm.kernels.shared.gpu_tile import Work
 from accelerators.tvm.machine.gpu import Gpu
 
@@ -29,6 +29,13 @@ class TensorTile:
     """The warps that share each sum."""
     stages: int
     """The steps that shared memory holds: one that is multiplied, and those that are on their way."""
+    bytes: int = 2
+    """What a number takes."""
+
+    @property
+    def deep(self) -> int:
+        """The depth of one instruction."""
+        return 2 * LINE // self.bytes
 
     @property
     def across(self) -> int:
@@ -53,13 +60,21 @@ class TensorTile:
     @property
     def shared(self) -> int:
         """The bytes of shared memory that it takes."""
-        across = max(self.columns * (self.depth + PART), self.depth * (self.columns + PART))
-        step = self.slices * (self.rows * (self.depth + PART) + across)
-        return 2 * self.stages * step + 4 * (self.slices - 1) * self.rows * self.columns
+        turned = self.columns * pitch(self.depth, self.bytes, turned=True)
+        across = max(turned, self.depth * pitch(self.columns, self.bytes, turned=False))
+        step = self.slices * (self.rows * pitch(self.depth, self.bytes, turned=True) + across)
+        return self.bytes * self.stages * step + 4 * (self.slices - 1) * self.rows * self.columns
 
     def steps(self, depth: int) -> int:
         """The number of steps of each slice that cover this depth."""
         return -(-depth // (self.depth * self.slices))
+
+
+def pitch(count: int, size: int, turned: bool) -> int:
+    """The distance in shared memory from one line of so many numbers of this size to the next. With 16 bytes between them no two
+    rows of a matrix that is read at once are in one bank. Of numbers of four bytes that are no neighbours along the depth, each
+    thread reads its own, and 32 bytes keep them apart."""
+    return count + (LINE // size if turned or size == 2 else PART)
 
 
 _SHAPES = (
@@ -69,19 +84,21 @@ _SHAPES = (
 )
 """Rows and columns of a block, and of a warp."""
 
-_DEPTHS = 16, 32, 64
+_DEPTHS = 32, 64, 128
+"""The bytes along the depth of a step."""
+
 _SLICES = 1, 2, 4, 8
 _STAGES = 3, 2
 _MOST_THREADS = 512
 
 
-def tensor_tiles(gpu: Gpu) -> Iterator[TensorTile]:
-    """All cuts whose blocks the GPU runs."""
+def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
+    """All cuts of numbers of so many bytes whose blocks the GPU runs."""
     for rows, columns, high, wide in _SHAPES:
         for depth in _DEPTHS:
             for slices in _SLICES:
                 for stages in _STAGES:
-                    tile = TensorTile(rows, columns, high, wide, depth, slices, stages)
+                    tile = TensorTile(rows, columns, high, wide, depth // size, slices, stages, size)
                     if tile.threads <= min(gpu.threads, _MOST_THREADS) and tile.shared <= gpu.shared:
                         yield tile
 
@@ -92,10 +109,10 @@ _LATENCY = 600
 _START = 1500
 """The cycles that a block takes beside its steps."""
 
-_PRODUCTS = 1024
-"""The products that a core's tensor cores make in a cycle."""
+_PRODUCT_BYTES = 2048
+"""The products that a core's tensor cores make in a cycle, times the bytes of a number: 1024 of numbers of two bytes."""
 
-_WARP_CYCLES = 16 * 8 * DEEP / (_PRODUCTS / 4)
+_WARP_CYCLES = 4 * HIGH * WIDE * 2 * LINE / _PRODUCT_BYTES
 """The cycles of one instruction of a warp: a core has four schedulers, each with a tensor core of its own."""
 
 _SHARED_BANDWIDTH = 128
@@ -116,10 +133,10 @@ def tensor_cycles(tile: TensorTile, work: Work, gpu: Gpu) -> float:
     steps = tile.steps(work.depth)
     warps = tile.threads // WARP
     products = tile.rows * tile.columns * tile.depth * tile.slices
-    read = 2 * warps * tile.depth * (tile.high + tile.wide)
-    busy = max(products / _PRODUCTS, read / _SHARED_BANDWIDTH)
-    fetched = 2 * tile.depth * tile.slices * (tile.rows + tile.columns) / _GLOBAL_BANDWIDTH
-    own = tile.high // 16 * (tile.wide // 8) * (tile.depth // DEEP) * _WARP_CYCLES * max(1.0, warps / 4)
+    read = tile.bytes * warps * tile.depth * (tile.high + tile.wide)
+    busy = max(tile.bytes * products / _PRODUCT_BYTES, read / _SHARED_BANDWIDTH)
+    fetched = tile.bytes * tile.depth * tile.slices * (tile.rows + tile.columns) / _GLOBAL_BANDWIDTH
+    own = tile.high // HIGH * (tile.wide // WIDE) * (tile.depth // tile.deep) * _WARP_CYCLES * max(1.0, warps / 4)
     alone = own + _LATENCY / tile.stages
     throughput = on_core * steps * max(busy, fetched)
     waiting = math.ceil(on_core / resident) * steps * alone

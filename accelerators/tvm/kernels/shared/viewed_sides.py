@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from accelerators.tvm.kernels.language import Operand, Value, all_of
-from accelerators.tvm.kernels.language.tensor_cores import COPIES
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
 from accelerators.tvm.kernels.shared.gpu_sums import Tile
 from accelerators.tvm.kernels.shared.heads import Head, View
-from accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide
+from accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide, widest_copy
 
 PositionOf = Callable[[Value, Spot], tuple[Operand, Operand]]
 """Where a spot of a step is in the matrix: its position along the depth, and along the rows or columns."""
@@ -49,4 +48,4 @@ def neighbours(view: View, axis: int, size: int) -> int:
     if steps[axis] != 1:
         return 1
     others = [step for i, step in enumerate(steps) if i != len(steps) + axis]
-    return next((lanes for lanes in COPIES if all(count % lanes == 0 for count in (size, view.strides.offset, *others))), 1)
+    return widest_copy(view.buffer.element.bits // 8, size, view.strides.offset, *others)

@@ -61,8 +61,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_cuda_can_launch_them(case: str) -> None:
-    made = launches(CASES[case])
-    assert made and max(max(launch.groups[1:]) for launch in made) <= gpu_rule.MOST_BLOCKS
+    listed = launches(CASES[case])
+    assert listed and max(max(launch.groups[1:]) for launch in listed) <= gpu_rule.MOST_BLOCKS
 
 
 def test_what_tvm_writes_for_too_many_blocks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

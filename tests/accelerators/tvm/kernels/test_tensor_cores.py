@@ -23,6 +23,7 @@ from accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
 from accelerators.tvm.kernels.shared.gpu_tile import Work
 from accelerators.tvm.kernels.shared.shapes import Shape
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.gpu import cuda_gpu
 from accelerators.tvm.machine.machine import gpu_machine
 from graph.interpret import interpret
@@ -33,35 +34,54 @@ from tests.accelerators.tvm.running import compiled, doubled
 
 pytest.importorskip("tvm")
 
-SMALL = [tile for tile in tensor_tiles(cuda_gpu("sm_80")) if tile.rows * tile.columns <= 64 * 32 and tile.threads <= 128]
+SMALL = [
+    tile for size in (2, 4) for tile in tensor_tiles(cuda_gpu("sm_80"), size)
+    if tile.rows * tile.columns <= 64 * 32 and tile.threads <= 128
+]
 STEADY = [tile for tile in SMALL if tile.slice_threads % tile.columns == 0]
 EXAMPLES = settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 HALVES = st.sampled_from(["float16", "bfloat16"])
+TYPES = {2: ("float16", "bfloat16"), 4: ("float32",)}
+"""The element types by their bytes."""
+
+sizes_of_numbers = pytest.mark.parametrize("size", TYPES)
+STEPS = {"bfloat16": (2.0**-8, 2e-4), "float16": (2.0**-11, 2e-4), "float32": (2.0**-20, 1e-6)}
+"""How much a result is off by its rounding, and otherwise."""
 
 
 def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
+    """Of float32 those that TF32 has too."""
+    if dtype == "float32":
+        return numbers(*shape, dtype="float16", seed=seed).astype("float32")
     return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(numpy_dtype(dtype))
 
 
-def matches(out: pt.Node, schedule: str, *inputs: Array, off: float = 2e-4) -> None:
+def matches(out: pt.Node, schedule: str, *inputs: Array, off: float = 0.0) -> None:
     """The kernel of a body computes in numpy what the ops do in double precision, but for the rounding of the result and a
     difference that any number may have."""
     body = make_body(pt.apply_pass(pt.Graph([out], opsets={"": 22}), "InferShape"))
-    draft = draft_kernel(body, gpu_machine("sm_80"))
+    draft = draft_kernel(body, gpu_machine("sm_80", takes_tf32=True))
     assert draft is not None and draft.kernel is not None and draft.schedule == schedule
     held = [*inputs, *body.weights]
     laid_out = [draft.packs[i](array) if i in draft.packs else array for i, array in enumerate(held)]
     with np.errstate(all="ignore"):
         (result,) = run(draft.kernel, laid_out)
     (wanted,) = interpret(doubled(pt.Graph([out], opsets={"": 22})), [array.astype("d") for array in inputs])
-    step = 2.0**-8 if result.dtype == numpy_dtype("bfloat16") else 2.0**-11
-    np.testing.assert_allclose(result.astype("d").reshape(wanted.shape), wanted, rtol=1.1 * step, atol=off)
+    step, else_off = STEPS[result.dtype.name]
+    np.testing.assert_allclose(result.astype("d").reshape(wanted.shape), wanted, rtol=1.1 * step, atol=max(off, else_off))
 
 
+def any_cut(size: int, tiles: Sequence[TensorTile], data: st.DataObject) -> tuple[str, TensorTile]:
+    """An element type of this size, and one of its tiles."""
+    return data.draw(st.sampled_from(TYPES[size])), data.draw(st.sampled_from([tile for tile in tiles if tile.bytes == size]))
+
+
+@sizes_of_numbers
 @EXAMPLES
-@given(HALVES, st.sampled_from(SMALL), st.integers(1, 35), st.sampled_from([3, 16, 34, 60, 72]), st.integers(2, 20))
-def test_products_of_any_cut(dtype: str, tile: TensorTile, rows: int, depth: int, columns: int) -> None:
+@given(st.data(), st.integers(1, 35), st.sampled_from([3, 16, 34, 60, 72]), st.integers(2, 20))
+def test_products_of_any_cut(size: int, data: st.DataObject, rows: int, depth: int, columns: int) -> None:
     """Odd sizes, with a bias and an activation behind; depths that are copied by 16, 8 and 4 bytes, and number by number."""
+    dtype, tile = any_cut(size, SMALL, data)
     x = pt.variable("x", dtype, (rows, depth))
     product = pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype)))
     out = pt.op("Relu", pt.op("Add", product, pt.constant(numbers(columns, dtype=dtype, seed=1))))
@@ -70,11 +90,13 @@ def test_products_of_any_cut(dtype: str, tile: TensorTile, rows: int, depth: int
         matches(out, "gpu_gemm_on_tensor_cores", numbers(rows, depth, dtype=dtype, seed=2))
 
 
+@sizes_of_numbers
 @EXAMPLES
-@given(HALVES, st.sampled_from(STEADY), st.data())
-def test_convolutions_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObject) -> None:
+@given(st.data())
+def test_convolutions_of_any_cut(size: int, data: st.DataObject) -> None:
     """Odd sizes, strides, pads, groups, one and two dimensions; the depth by taps and by channels; pixels that are copied, and
     those that are read one by one."""
+    dtype, tile = any_cut(size, STEADY, data)
     draw, rank = data.draw, data.draw(st.integers(1, 2))
     groups, inner, outs, batch = (draw(st.sampled_from(few)) for few in ([1, 2], [1, 3, 16, 32], [2, 17], [1, 2]))
     sizes, tap = [draw(st.sampled_from([4, 6, 7])) for _ in range(rank)], draw(st.sampled_from([1, 3]))
@@ -84,7 +106,7 @@ def test_convolutions_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObje
     bias = pt.constant(numbers(groups * outs, dtype=dtype, seed=1))
     out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=[stride] * rank, pads=[pad] * 2 * rank, group=groups))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_conv, "_best", lambda image, machine, on_tensor_cores: tile)
+        patch.setattr(gpu_conv, "_best", lambda image, machine, bytes_of_number: tile)
         matches(out, "gpu_convolution_on_tensor_cores", numbers(batch, groups * inner, *sizes, dtype=dtype, seed=2))
 
 
@@ -146,10 +168,12 @@ def laid_out(shapes: Sequence[Shape], layouts: Sequence[tuple[int, ...]], dtype:
     return arrays, matrices
 
 
+@sizes_of_numbers
 @EXAMPLES
-@given(HALVES, st.sampled_from(SMALL), st.data())
-def test_products_of_two_values_of_any_cut(dtype: str, tile: TensorTile, data: st.DataObject) -> None:
+@given(st.data())
+def test_products_of_two_values_of_any_cut(size: int, data: st.DataObject) -> None:
     """Both matrices whichever way they lie, with a scaling, an activation and another order of the result."""
+    dtype, tile = any_cut(size, SMALL, data)
     draw = data.draw
     rows, depth, columns = draw(st.integers(1, 35)), draw(st.sampled_from([3, 16, 34, 60, 72])), draw(st.integers(2, 20))
     layouts = [draw(st.sampled_from([(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)])) for _ in range(2)]
@@ -174,6 +198,33 @@ def test_which_gpus_have_tensor_cores() -> None:
         assert draft is not None and draft.schedule == schedule
 
 
+@pytest.mark.parametrize(("arch", "schedule"), [("sm_80", "gpu_gemm_on_tensor_cores"), ("sm_75", "gpu_gemm")])
+def test_float32_is_rounded_where_that_is_allowed_and_helps(arch: str, schedule: str) -> None:
+    body = make_body(pt.apply_pass(pt.Graph([product("float32")]), "InferShape"))
+    draft = draft_kernel(body, gpu_machine(arch, takes_tf32=True))
+    assert draft is not None and draft.schedule == schedule
+
+
+@pytest.mark.parametrize("low", [2.0**-11, 0.75 * 2.0**-10, 0.25 * 2.0**-10])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_both_matrices_are_rounded_to_the_nearest(low: float, is_constant: bool) -> None:
+    """Numbers between two that TF32 has; without rounding the instruction would drop what is behind the tenth bit. Of constants
+    that is done beforehand."""
+    x, y = np.full((16, 8), 1 + low, "float32"), np.full((8, 16), -1 - low, "float32")
+    right = pt.constant(y) if is_constant else pt.variable("y", "float32", y.shape)
+    body = make_body(pt.apply_pass(pt.Graph([pt.op("MatMul", pt.variable("x", "float32", x.shape), right)]), "InferShape"))
+    draft = draft_kernel(body, gpu_machine("sm_80", takes_tf32=True))
+    assert draft is not None and draft.kernel is not None
+    (result,) = run(draft.kernel, [x, draft.packs[1](y) if is_constant else y])
+    rounded = 1 + np.floor(low * 2**10 + 0.5) * 2.0**-10
+    np.testing.assert_array_equal(result, np.full(16 * 16, -8 * rounded**2, "float32"))
+
+
+def test_constants_that_are_no_numbers_stay() -> None:
+    given = np.array([np.inf, -np.inf, np.nan, 3.4028235e38, 0.0, -1.0], "float32")
+    np.testing.assert_array_equal(round_to_tf32(given.copy()), [np.inf, -np.inf, np.nan, np.inf, 0, -1])
+
+
 @pytest.mark.parametrize("work", [Work(128, 768, 768), Work(128, 3072, 768), Work(512, 49, 4608), Work(1, 1000, 2048)], ids=str)
 def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
     gpu = cuda_gpu("sm_80")
@@ -188,7 +239,7 @@ def moved(is_awaited: bool, is_guarded: bool) -> None:
     x, y = kernel.input("x", uint16, (256,)), kernel.output("y", uint32, (128,))
     with kernel.launch((1, 1, 1), 32) as (_, _, _, thread):
         memory, parts = kernel.shared("memory", uint16, (256,)), kernel.stack("parts", uint32, (4,))
-        kernel.do(COPIES[8](memory[thread * 8], x[thread * 8], as_index(16)))
+        kernel.do(COPIES[16](memory[thread * 8], x[thread * 8], as_index(16)))
         kernel.do(close_copies())
         if is_awaited:
             kernel.do(WAITS[0]())
@@ -210,12 +261,19 @@ def test_what_is_left_to_chance_is_seen() -> None:
         moved(is_awaited=True, is_guarded=False)
 
 
+INSTRUCTIONS = {
+    "bfloat16": "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "float32": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+}
+
+
 @needs_nvcc
-def test_it_is_assembled_and_nothing_is_spilled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", INSTRUCTIONS)
+def test_it_is_assembled_and_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
     """PTX for sm_80 becomes machine code for later GPUs too."""
-    (kernel,) = compiled(pt.Graph([product("bfloat16")]), "cuda", ARCH="sm_80").kernels()
+    (kernel,) = compiled(pt.Graph([product(dtype)]), "cuda", ARCH="sm_80", PRECISION="tf32").kernels()
     ptx = kernel.assembly
-    assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") >= 4
+    assert ptx.count(INSTRUCTIONS[dtype]) >= 4 and ("cvt.rna.tf32.f32" in ptx) == (dtype == "float32")
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx and "cp.async.cg.shared.global" in ptx
     for arch in ("sm_80", "sm_90", "sm_100"):
         check_nothing_is_spilled(ptx, arch, tmp_path)
