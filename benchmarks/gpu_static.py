@@ -1,9 +1,10 @@
 """What a GPU has to do for a model, judged without a GPU: python -m benchmarks.gpu_static [--models NAME ...] [--gpu a100]
-[--precision f16]
+[--precision f16] [--registers]
 
 Each model is compiled for `cuda` as far as its launches: how many there are, on how many blocks, what they read and write. The
 time is a roofline's: no kernel is faster than its arithmetic on the cores that it fills, than its bytes, and than a launch. It
-says nothing of how good the code inside the kernels is. With --layers it lists the launches of each model."""
+says nothing of how good the code inside the kernels is. With --layers it lists the launches of each model. With --registers
+every kernel is compiled to its end, by nvcc, and ptxas says what it takes."""
 
 from __future__ import annotations
 
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.interface.accelerator import PRECISIONS
+from benchmarks.gpu_registers import Taken, can_assemble, taken
 from benchmarks.models import NAMES, model
 from benchmarks.progress import run, say
 from benchmarks.tables import markdown, seconds
 from benchmarks.work import flops
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import NodeEntry
 from graph.types import TensorType, numpy_dtype
+from partita.compare import PRECISIONS
 from passes.infer import infer
 
 if TYPE_CHECKING:
@@ -106,9 +109,11 @@ class Verdict:
 
     kernels: Sequence[Judged]
     least: int
-    """The bytes of its inputs, outputs and weights, which any program has to move."""
+    """The bytes of its inputs, outputs and weights as they are stored, which any program has to move."""
     seconds: float
     """How long it took to make the loops."""
+    taken: Taken | None = None
+    """What its kernels take at most; None where nobody asked."""
 
     @property
     def moved(self) -> int:
@@ -128,15 +133,19 @@ class Verdict:
             name, str(launches), str(sum(kernel.is_thin for kernel in self.kernels)),
             f"{self.moved / 2**20:.0f}", f"{self.moved / self.least:.1f}", f"{self.tensor_share:.0%}",
             seconds(total * 1e3), seconds(launches * LAUNCH * 1e3), f"{self.seconds:.0f}",
+            *([] if self.taken is None else map(str, (self.taken.registers, self.taken.shared, self.taken.spilled))),
         ]
 
 
 HEADER = ("model", "launches", f"thin: under {FEW_BLOCKS} blocks", "MiB moved", "of least", "tensor cores", "ms at least",
           "ms of launches", "s to make loops")
 
+TAKEN = ("registers at most", "bytes shared at most", "bytes spilled at most")
+"""The columns behind these where ptxas was asked."""
 
-def judge(graph: Graph, arch: str, precision: str = "f32") -> Verdict:
-    """Each kernel of the model as `cuda` launches it, with products of this PRECISION."""
+
+def judge(graph: Graph, arch: str, precision: str = "f32", registers: bool = False) -> Verdict:
+    """Each kernel of the model as `cuda` launches it, with products of this PRECISION; what they take is asked of ptxas."""
     from accelerators.interface.registry import accelerator
     from accelerators.tvm.bodies.lifting import lift_weights
     from accelerators.tvm.code.building import Built
@@ -155,16 +164,16 @@ def judge(graph: Graph, arch: str, precision: str = "f32") -> Verdict:
     device = chosen.configured(config)
     assert isinstance(device, TvmAccelerator)
     machine, graph = device.machine(config), infer(graph, strict=False)
-    whole = {node[0] for node in graph.nodes if node.value is not None} | {node[0] for node in graph.inputs}
-    least = sum(map(_bytes, whole | set(graph.outputs)))
     start = time.perf_counter()
-    lifted = lift_weights(device.fused(graph, machine))
+    fused = device.fused(graph, machine)
+    lifted = lift_weights(fused)
     kernels_of: dict[str, Built] = {}
     for body in lifted.bodies.values():
         if body.key not in kernels_of:
             kernels_of[body.key] = Built(lower(body, machine), machine)
     bodies = {node: (body, kernels_of[body.key]) for node, body in lifted.bodies.items()}
     spent = time.perf_counter() - start
+    least = _weights(fused) + sum(map(_bytes, {*(node[0] for node in graph.inputs), *graph.outputs}))
     pack_weights(lifted.weights, bodies)
     steps: dict[str, list[str]] = {}
     for step in Steps(lifted.graph, bodies, lifted.weights, machine).run().steps:
@@ -182,7 +191,16 @@ def judge(graph: Graph, arch: str, precision: str = "f32") -> Verdict:
         main = max(kernels, key=lambda kernel: (kernel.schedule not in SIDE, kernel.bytes), default=None)
         ops = "+".join(str(one.op) for one in inner)
         judged += [Judged(ops, kernel, flops(inner) if kernel is main else 0) for kernel in kernels]
-    return Verdict(judged, least, spent)
+    if not registers:
+        return Verdict(judged, least, spent)
+    modules = [module for built in kernels_of.values() for module in built.library.imports]
+    return Verdict(judged, least, spent, taken({str(module.inspect_source("cuda")) for module in modules}, arch))
+
+
+def _weights(fused: Graph) -> int:
+    """The bytes of the constants that a graph of calls reads, in the types in which they are stored. One that several read counts
+    once."""
+    return sum(map(_bytes, {node[0] for graph in graphs_in(fused) for node in graph.nodes if node.value is not None}))
 
 
 SIDE = ("dlight.Fallback", "dlight.Transpose")
@@ -242,16 +260,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--gpu", default="a100", choices=PEAKS, help="the GPU whose cores and peaks are taken")
     parser.add_argument("--precision", default="f32", choices=PRECISIONS, help="the type of products and of what is stored")
+    parser.add_argument("--registers", action="store_true", help="compile all kernels, and say what they take")
     parser.add_argument("--layers", action="store_true", help="list the launches of each model")
     args = parser.parse_args()
+    if args.registers and not can_assemble():
+        parser.error("--registers needs nvcc, which is not found: install the CUDA toolkit")
     peak, rows = PEAKS[args.gpu], []
     for name in args.models:
-        verdict = judge(pt.load(model(name, args.batch).path), peak.arch, args.precision)
+        verdict = judge(pt.load(model(name, args.batch).path), peak.arch, args.precision, args.registers)
         rows.append(verdict.row(name, peak))
         say(" ".join(rows[-1]))
         if args.layers:
             print(layers(verdict, peak))
-    print(markdown(HEADER, rows))
+    print(markdown((*HEADER, *TAKEN) if args.registers else HEADER, rows))
 
 
 if __name__ == "__main__":

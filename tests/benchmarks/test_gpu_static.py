@@ -7,7 +7,9 @@ import pytest
 
 import partita as pt
 from accelerators.tvm.code import nvcc
-from benchmarks.gpu_static import HEADER, PEAKS, Judged, Kernel, judge, layers
+from benchmarks.gpu_registers import Taken, read
+from benchmarks.gpu_static import HEADER, PEAKS, TAKEN, Judged, Kernel, judge, layers
+from tests.accelerators.tvm.assembling import needs_nvcc
 
 pytest.importorskip("tvm")
 
@@ -24,7 +26,7 @@ def test_a_residual_block_is_two_launches() -> None:
     weight = np.ones((64, 64, 3, 3), "float32")
     image = pt.variable("x", "float32", (1, 64, 28, 28))
     inner = pt.op("Relu", pt.op("Conv", image, pt.constant(weight), pads=[1, 1, 1, 1]))
-    outer = pt.op("Conv", inner, pt.constant(weight), pads=[1, 1, 1, 1])
+    outer = pt.op("Conv", inner, pt.constant(2 * weight), pads=[1, 1, 1, 1])
     verdict = judge(pt.Graph([pt.op("Relu", pt.op("Sum", outer, image))], name="block"), "sm_80")
     kernels = [judged.kernel for judged in verdict.kernels]
     assert [kernel.schedule for kernel in kernels] == ["gpu_convolution"] * 2
@@ -44,3 +46,23 @@ def test_narrow_products_are_on_tensor_cores() -> None:
     graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(np.ones((256, 256), "float32"))))], name="layer")
     wide, narrow = (judge(graph, "sm_80", precision) for precision in ("f32", "f16"))
     assert wide.tensor_share == 0 and narrow.tensor_share > 0.99
+    values, weight = 4 * 2 * 128 * 256, 256 * 256
+    assert (wide.least, narrow.least) == pytest.approx((values + 4 * weight, values + 2 * weight), rel=1e-3)
+
+
+def test_what_ptxas_says_of_several_kernels() -> None:
+    said = """ptxas info    : Compiling entry function 'one' for 'sm_80'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 96 registers, used 1 barriers, 18432 bytes smem, 384 bytes cmem[0]
+    8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 255 registers, 368 bytes cmem[0]
+"""
+    assert read(said) == Taken(255, 18432, 28)
+
+
+@needs_nvcc
+def test_registers_are_columns_where_they_are_asked_for() -> None:
+    graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", (128, 256)))])
+    verdict = judge(graph, "sm_80", registers=True)
+    assert verdict.taken is not None and verdict.taken.registers > 0 and verdict.taken.spilled == 0
+    assert len(verdict.row("net", PEAKS["a100"])) == len(HEADER) + len(TAKEN)
