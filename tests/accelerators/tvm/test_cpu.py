@@ -100,9 +100,9 @@ def test_what_a_virtual_machine_hides_is_not_used(hidden: set[str], monkeypatch:
     monkeypatch.setattr(machine, "host_cpu", lambda: "znver4")
     monkeypatch.setattr(machine, "usable_features", lambda: KNOWN_FEATURES - hidden)
     monkeypatch.setattr(machine, "hidden_features", machine.hidden_features.__wrapped__)
-    found = machine.host_machine.__wrapped__(1)
-    assert {*found.hidden} == hidden and found.lanes == (8 if "avx512f" in hidden else 16)
-    for target in (machine._target.__wrapped__(found), machine._target.__wrapped__(machine.gpu_machine("sm_80")).host):
+    host = machine.host_machine.__wrapped__(1)
+    assert {*host.hidden} == hidden and host.lanes == (8 if "avx512f" in hidden else 16)
+    for target in (machine._target.__wrapped__(host), machine._target.__wrapped__(machine.gpu_machine("sm_80")).host):
         assert not any(llvm_cpu_has_features(name, target) for name in hidden)
         assert all(llvm_cpu_has_features(name, target) for name in ("sse2", "avx2", "fma"))
         assert llvm_cpu_has_features("avx512f", target) == ("avx512f" not in hidden)
