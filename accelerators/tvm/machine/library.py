@@ -10,8 +10,8 @@ from typing import Any
 
 from accelerators.errors import AcceleratorUnavailable
 from accelerators.process.forking import Guard
+from accelerators.tvm.machine.short_import import short_import
 from accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
-from graph.pauses import collector_paused
 
 __all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
 
@@ -27,7 +27,7 @@ def tvm() -> Any:
     """The `tvm` package."""
     runtime()
     try:
-        with collector_paused():  # A fifth of the time of the import.
+        with short_import():
             module = importlib.import_module("tvm")
     except ImportError as error:
         raise AcceleratorUnavailable(

@@ -12,6 +12,7 @@ from accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
 from accelerators.tvm.machine.library import function, tvm
 from accelerators.tvm.machine.permission import usable_features
 from accelerators.tvm.machine.processor import KNOWN_FEATURES
+from accelerators.tvm.machine.short_import import gpu_hooks
 from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from accelerators.tvm.machine.work import STEPS, TASKS
 from accelerators.tvm.sizes.extent import Extent
@@ -86,6 +87,7 @@ def _target(machine: Machine) -> Any:
     host = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": os.cpu_count() or 1, "mattr": without}
     if not machine.is_gpu:
         return make_target({**host, "mcpu": machine.arch, "num-cores": machine.threads})
+    gpu_hooks(machine.kind)
     if machine.kind == "opencl":
         threads, memory = map(int, machine.arch.split("+")[0].split("x"))
         limits = {"max_threads_per_block": threads, "max_num_threads": threads, "max_shared_memory_per_block": memory}

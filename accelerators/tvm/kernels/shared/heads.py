@@ -41,6 +41,10 @@ class Found(Protocol):
 
 F = TypeVar("F", bound=Found)
 
+TOGETHER = 8
+"""So many steps of the depth are taken out of memory together where they are neighbours there. LLVM writes out whole loops of a
+known number of steps, and a panel of a thousand numbers takes it a second."""
+
 Head = tuple[Operand, ...]
 """The position of a matrix among the others, dimension by dimension."""
 
@@ -134,10 +138,12 @@ class Heads:
         kernel, source = self.kernel, view.buffer
         steps, rest = divmod(depth, 2)
         if view.strides.steps[-1] != 1:
-            with kernel.loop(tile.width, "c") as c, kernel.loop(steps, "k") as k:
-                first, second = (source[view.at(head, k * 2 + i, column + c)].bits_as(uint16) for i in (0, 1))
-                into[start + (k * tile.width + c) * 2] = first
-                into[start + (k * tile.width + c) * 2 + 1] = second
+
+            def copy(k: Value, c: Value) -> None:
+                for i in (0, 1):
+                    into[start + (k * tile.width + c) * 2 + i] = source[view.at(head, k * 2 + i, column + c)].bits_as(uint16)
+
+            self._by_column(steps, tile, copy)
         else:
             with kernel.loop(steps, "k") as k, kernel.loop(tile.vectors, "v") as v:
                 self._interleave(into, start, view, head, tile, k, column + v * tile.lanes, v * tile.lanes)
@@ -161,8 +167,16 @@ class Heads:
             with kernel.loop(depth, "k") as k, kernel.lanes(tile.width, "c") as c:
                 copy(k, c)
         else:
-            with kernel.loop(tile.width, "c") as c, kernel.loop(depth, "k") as k:
-                copy(k, c)
+            self._by_column(depth, tile, copy)
+
+    def _by_column(self, steps: int, tile: PanelTile, copy: Callable[[Value, Value], None]) -> None:
+        """Work for each step of the depth and column of a panel, some steps of a column one after another."""
+        kernel = self.kernel
+        whole, left = divmod(steps, TOGETHER) if isinstance(steps, int) else (0, steps)
+        with kernel.loop(whole, "k") as k, kernel.loop(tile.width, "c") as c, kernel.unroll(TOGETHER, "u") as u:
+            copy(k * TOGETHER + u, c)
+        with kernel.loop(tile.width, "c") as c, kernel.loop(left, "k") as k:
+            copy(whole * TOGETHER + k, c)
 
     # -- element-wise ops --------------------------------------------------------------------------------
 

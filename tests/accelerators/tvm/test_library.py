@@ -1,0 +1,45 @@
+"""TVM is imported without what only GPUs need of it, which comes when a GPU is compiled for; its names are listed once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from accelerators.tvm.machine.short_import import HOOKS, short_import
+
+pytest.importorskip("tvm")
+
+IMPORTING = """
+import os
+from accelerators.tvm.machine.library import tvm
+from accelerators.tvm.machine.machine import gpu_machine
+from accelerators.tvm.machine.short_import import HOOKS
+loaded, reference = tvm().backend.is_loaded, tvm().runtime.disco.DRef
+print(loaded("cuda"), os.environ.get(HOOKS), "__tvm_ffi_type_info__" in vars(reference))
+print(gpu_machine("sm_80").target.kind.name, loaded("cuda"))
+"""
+"""A type that TVM does not know is an error while it is imported, and the first error takes it a third of a second."""
+
+
+@pytest.mark.parametrize(("said", "printed"), [(None, "False None"), ("1", "True 1")], ids=["by default", "asked for"])
+def test_the_hooks_for_gpus(said: str | None, printed: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != HOOKS} | ({HOOKS: said} if said else {})
+    done = subprocess.run([sys.executable, "-c", IMPORTING], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.returncode) == ([f"{printed} True", "cuda True"], 0), done.stderr
+
+
+def test_names_are_listed_anew_only_where_there_are_more() -> None:
+    registry: Any = importlib.import_module("tvm_ffi.registry")
+    listed = registry.list_global_func_names
+    with short_import():
+        before = registry.list_global_func_names()
+        assert before == listed() and registry.list_global_func_names() is before
+        registry.register_global_func("partita.short_import", lambda: None)
+        assert "partita.short_import" in registry.list_global_func_names()
+    registry.remove_global_func("partita.short_import")
+    assert registry.list_global_func_names is listed
