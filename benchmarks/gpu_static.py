@@ -193,8 +193,7 @@ def judge(graph: Graph, arch: str, precision: str = "f32", registers: bool = Fal
         judged += [Judged(ops, kernel, flops(inner) if kernel is main else 0) for kernel in kernels]
     if not registers:
         return Verdict(judged, least, spent)
-    modules = [module for built in kernels_of.values() for module in built.library.imports]
-    return Verdict(judged, least, spent, taken({str(module.inspect_source("cuda")) for module in modules}, arch))
+    return Verdict(judged, least, spent, taken({str(built.library.source) for built in kernels_of.values()}, arch))
 
 
 def _weights(fused: Graph) -> int:
