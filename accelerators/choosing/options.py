@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
@@ -31,8 +32,8 @@ def check_options(tolerance: float, precisions: Sequence[str], calibration: str,
     if isinstance(precisions, str) or not isinstance(precisions, Sequence):
         cause = f"precisions are a list of names, not {precisions!r:.80}"
         raise AcceleratorError(cause, where="choose_precision", remedy='Write ["int8"]')
-    if not isinstance(tolerance, Real) or not tolerance >= 0:
-        raise AcceleratorError(f"tolerance is {tolerance!r}", where="choose_precision", remedy="Give a number from 0 on")
+    if not isinstance(tolerance, Real) or not 0 <= tolerance < math.inf:
+        raise AcceleratorError(f"tolerance is {tolerance!r}", where="choose_precision", remedy="Give a finite number from 0 on")
     offered = {"precisions": (precisions, PRECISIONS), "calibration": ([calibration], METHODS), "win": ([win], tuple(UNITS))}
     for option, (given, known) in offered.items():
         for value in given:

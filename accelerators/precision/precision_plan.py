@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -208,15 +209,15 @@ class PrecisionPlan(MutableMapping[str, str]):
             content = json.loads(text)
             if content["partita_precision"] != VERSION:
                 raise ValueError(f"its version is {content['partita_precision']}, not {VERSION}")
-            rows = {str(row["node"]): _row(row) for row in content["ops"]}
-            for row in rows.values():
-                check_precision(row.precision, f"plan[{row.node!r}]")
+            rows = _rows(content["ops"])
+            tolerance = float(content["tolerance"])
+            if not 0 <= tolerance < math.inf:
+                raise ValueError(f"its tolerance is {tolerance}")
             ranges = {str(name): _range(*map(float, bounds)) for name, bounds in content["ranges"].items()}
             error = None if content["error"] is None else float(content["error"])
             devices = DevicePlan.from_dict(content["placed"]) if "placed" in content else None
             return cls(
-                str(content["graph"]), str(content["fingerprint"]), rows, ranges, float(content["tolerance"]), error,
-                str(content["unit"]), devices,
+                str(content["graph"]), str(content["fingerprint"]), rows, ranges, tolerance, error, str(content["unit"]), devices
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise AcceleratorError(
@@ -264,11 +265,24 @@ class PrecisionPlan(MutableMapping[str, str]):
         return f"<PrecisionPlan of {self._title()}>"
 
 
+def _rows(listed: Iterable[Mapping[str, Any]]) -> dict[str, PrecisionRow]:
+    """The ops of a plan that was read, by name."""
+    rows: dict[str, PrecisionRow] = {}
+    for row in map(_row, listed):
+        if row.node in rows:
+            raise ValueError(f"it lists {row.node!r} twice")
+        check_precision(row.precision, f"plan[{row.node!r}]")
+        rows[row.node] = row
+    return rows
+
+
 def _row(content: Mapping[str, Any]) -> PrecisionRow:
     """One op of a plan that was read; ValueError, TypeError or AttributeError for what is none."""
     errors, gains = ({str(name): float(n) for name, n in content[key].items()} for key in ("errors", "gains"))
     words = {key: str(content[key]) for key in ("node", "op", "precision", "reason")}
-    return PrecisionRow(**words, errors=errors, gains=gains, locked=bool(content["locked"]))
+    if not isinstance(content["locked"], bool):
+        raise TypeError(f"'locked' is {content['locked']!r}, which is neither true nor false")
+    return PrecisionRow(**words, errors=errors, gains=gains, locked=content["locked"])
 
 
 def _range(low: float, high: float) -> Range:

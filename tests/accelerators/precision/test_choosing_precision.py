@@ -227,6 +227,8 @@ def test_a_version_that_onnx_cannot_convert_is_left_alone(monkeypatch: pytest.Mo
         ({"lock": {"first[": "int8"}}, r"'first\[' is no pattern"),
         ({"lock": {"first": "int5"}}, "there is no precision 'int5'"),
         ({"lock": {3: "int8"}}, "3 is no name of an op"),
+        ({"tolerance": float("inf")}, "tolerance is inf"),
+        ({"tolerance": float("nan")}, "tolerance is nan"),
         ({"lock": {".*": "int8"}, "tolerance": 1e-6}, "what is locked moves the answer by"),
     ],
 )
@@ -328,6 +330,9 @@ def test_what_an_op_costs_is_measured_on_one_input(monkeypatch: pytest.MonkeyPat
         (lambda plan: plan["ranges"].update(x=[float("nan"), 1]), r"no numbers lie between nan and 1\.0"),
         (lambda plan: plan["ranges"].update(x=[-1e300, 1]), r"no numbers lie between -1e\+300 and 1\.0"),
         (lambda plan: plan["ranges"].update(x=[1]), "this is no precision plan"),
+        (lambda plan: plan["ops"].append(plan["ops"][0]), "this is no precision plan: it lists 'mm' twice"),
+        (lambda plan: plan["ops"][0].update(locked="no"), "'locked' is 'no', which is neither true nor false"),
+        (lambda plan: plan.update(tolerance=float("inf")), "its tolerance is inf"),
     ],
 )
 def test_a_plan_of_a_stranger_is_one_error(change: Callable[[Any], None], cause: str) -> None:
