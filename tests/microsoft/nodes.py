@@ -58,6 +58,11 @@ def _signed(*shape: int) -> Array:
     return RANDOM.integers(-127, 128, shape).astype(np.int8)
 
 
+def _weights(*shape: int) -> Array:
+    """Of seven bits: with AVX2 alone onnxruntime lets its sums of two products overflow where weights have eight."""
+    return _signed(*shape) >> 1
+
+
 def _numbers(*shape: int) -> Array:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
@@ -106,7 +111,7 @@ LINEAR = [
 """Ops on integers."""
 
 _BIAS = (RANDOM.integers(-1000, 1000, 8).astype(np.int32),)
-_LEFT, _RIGHT = (_bytes(4, 16), _scale(0.02), _point(128)), (_signed(16, 8),)
+_LEFT, _RIGHT = (_bytes(4, 16), _scale(0.02), _point(128)), (_weights(16, 8),)
 
 PRODUCTS = [
     Case("QGemm", [*_LEFT, _RIGHT, _scale(0.01), _point(0, np.int8), _BIAS, *_written()], schedule="quantized product"),
@@ -180,7 +185,7 @@ _X, _WEIGHTS = _numbers(2, 5, 16), [(_numbers(16, 24) / 4,), (_numbers(24),)]
 _HEADS, _PAST = {"num_heads": 2}, _numbers(2, 2, 2, 3, 4)
 _Q, _K, _V = _numbers(2, 5, 8), _numbers(2, 7, 8), _numbers(2, 7, 8)
 _QKV_BIAS, _OLD = (_numbers(24),), (_numbers(2, 2, 3, 4), _numbers(2, 2, 3, 4))
-_QUANTIZED = [_bytes(2, 5, 16), (_signed(16, 24),), (_numbers(24),), _scale(0.02)]
+_QUANTIZED = [_bytes(2, 5, 16), (_weights(16, 24),), (_numbers(24),), _scale(0.02)]
 _RAW, _ENDS = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32), np.array([3, 5], np.int32)
 _PAST_MASK = np.array([[1, 1, 1, 0, 0, 1, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0]], np.int32)
 _BY_ROWS = (RANDOM.random((2, 5, 5)) > 0.3).astype(np.int32)

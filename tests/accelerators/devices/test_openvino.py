@@ -180,7 +180,12 @@ def test_configuration_values_are_checked() -> None:
         compiled("openvino", conv_relu(), DEVICE_ID="CPPU")
     with pytest.raises(pt.AcceleratorError, match="PRECISION cannot be 'f8'"):
         compiled("openvino", conv_relu(), PRECISION="f8")
-    assert run("openvino", conv_relu(), IMAGE, NUM_THREADS=1, PRECISION="bf16", PERFORMANCE_HINT="THROUGHPUT")
+    assert run("openvino", conv_relu(), IMAGE, NUM_THREADS=1, PERFORMANCE_HINT="THROUGHPUT")
+    if "BF16" in accelerator("openvino").get_metric("OPTIMIZATION_CAPABILITIES"):
+        assert run("openvino", conv_relu(), IMAGE, PRECISION="bf16")
+    else:
+        with pytest.raises(pt.AcceleratorError, match="the device cannot compute in bf16"):
+            compiled("openvino", conv_relu(), PRECISION="bf16")
 
 
 def test_export_and_import() -> None:

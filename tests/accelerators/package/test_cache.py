@@ -508,7 +508,8 @@ def test_weights_lie_in_their_files_as_soon_as_they_are_packed(tmp_path: Path, m
     matrix = np.random.default_rng(7).standard_normal((256, 256)).astype("f")
     graph = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (4, 256)), pt.constant(matrix))])
     result = pt.compile(graph, "cpu", {"CACHE_DIR": str(tmp_path)})(np.ones((4, 256), "f"))[0]
-    assert written == [(matrix.nbytes, True)]
+    ((size, is_there),) = written
+    assert size >= matrix.nbytes and is_there, "columns are added where panels are wider"
     assert np.allclose(result, matrix.sum(0), atol=1e-3)
 
 
