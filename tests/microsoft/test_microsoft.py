@@ -92,7 +92,7 @@ def test_a_mean_of_integers_which_onnxruntime_does_not_run():
 def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direction: str, gates: bool, kind: Any):
     count, depth, size = 2 if direction == "bidirectional" else 1, 6, 8
     random, low = np.random.default_rng(5), np.iinfo(kind).min
-    spare = 1 if kind is np.int8 else 0  # With AVX2 alone onnxruntime lets sums of two products overflow where weights have 8 bits.
+    spare = 1 if kind is np.int8 else 0  # With AVX2 alone onnxruntime lets sums of two products of 8 bits overflow.
     stored = [random.integers(low, low + 256, (count, rows, 4 * size)).astype(kind) >> spare for rows in (depth, size)]
     shape = (count, 4 * size) if gates else (count,)
     scaling = [(random.uniform(0.003, 0.006, shape).astype("f"), np.full(shape, low + 128, kind)) for _ in stored]
