@@ -42,8 +42,8 @@ def convolved(
 
 
 def network() -> pt.Graph:
-    """A residual network with a join, as onnxruntime's quantizer writes it with `reduce_range`: with AVX2 alone onnxruntime lets its
-    sums of two products overflow where weights have all bits."""
+    """A residual network with a join, as onnxruntime's quantizer writes it with `reduce_range`: with AVX2 alone onnxruntime
+    lets its sums of two products overflow where weights have all bits."""
     reduced = partial(convolved, spare=1)
     x = again(pt.variable("x", "float32", (1, 3, 24, 20)))
     x = again(pt.op("Relu", reduced(x, 3, 16, 5, 1, 2)))
