@@ -192,7 +192,7 @@ class _Writing:
         with kernel.loop(pieces(length, cut.tile.rows), "tile") as tile:
             base = kept(kernel, "base", start(tile, cut.tile.rows, length), is_kept=isinstance(length, Value))
             if cut.shape.is_winograd and band.image is not None:
-                products = self.squares.multiply(band.image, weights.buffer, panel.group, base, panel.vectors, weights.own)
+                products = self.squares.multiply(band.image, weights.buffer, panel.group, base, panel.vectors)
                 first = kernel.name_value("to", (band.n * window.out[0] + band.top) * window.out[1])
                 self.squares.store(products, self.beginning, columns, base, first, self.writer)
             else:
@@ -221,8 +221,7 @@ class _Writing:
             return _Weights(source, first)
         if cut.shape.is_winograd:
             self.squares.write_weights(source, first, panel.vectors, wide)
-            own = None if band.own is None else Own(band.own, self.squares.own_of_columns(wide, panel.vectors))
-            return _Weights(wide, kernel.name_value("rewritten", 0), own)
+            return _Weights(wide, kernel.name_value("rewritten", 0))
 
         def copy(start: Operand, size: int) -> None:
             wide[start] = source.vector(size, first + start).cast(wide.element)
@@ -231,8 +230,8 @@ class _Writing:
         rewritten = kernel.name_value("rewritten", 0)
         if band.own is None:
             return _Weights(wide, rewritten)
-        columns = kernel.registers("own_of_columns", int32, (1, panel.vectors), cut.dot.lanes)
-        self._products.own_of_columns(wide, rewritten, cut.shape.depth, columns, rewritten)
+        columns = kernel.registers("own_of_columns", int32, (panel.vectors,), cut.dot.lanes)
+        self._products.own_of_columns(wide, rewritten, cut.shape.depth, columns)
         return _Weights(wide, rewritten, Own(band.own, columns))
 
     def _column(self, panel: _Panel, v: int) -> Value:
@@ -292,7 +291,7 @@ class _Writing:
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), lanes)
         for r, row in enumerate(rows):
             for v in range(vectors):
-                acc[r, v] = own.taken_off(row, (0, v), lanes)
+                acc[r, v] = own.taken_off(row, v, lanes)
         with self._taps(vectors, weights.first, image) as (tap, packed), kernel.loop(cut.shape.run // STEP, "k") as k:
             firsts = [address + tap + k * STEP for address in addresses]
             first = kernel.name_value("first", packed + k * (2 * vectors * cut.dot.bytes))
@@ -304,10 +303,8 @@ class _Writing:
         return sums
 
     def _own_of_rows(self, image: Buffer, rows: Operand) -> Buffer:
-        """What is taken off the sums of each row, a pixel or one of the numbers of a square: [row, group]."""
+        """What is taken off the sums of each row: [row, group]."""
         cut, kernel = self.cut, self.kernel
-        if cut.shape.is_winograd:
-            return self.squares.own_of_rows(image)
         groups, across = cut.shape.groups, cut.shape.window.out[1]
         into = kernel.memory("own_of_rows", int32, (cut.pixels * groups,))
         length = cut.pixels if isinstance(rows, int) else counted(rows * across)

@@ -37,10 +37,13 @@ NUMBERS = 16
 """Numbers of a row that are taken at once."""
 
 
-def is_exact(depth: int, row: int, column: int) -> bool:
-    """Do all sums stay within 32 bits, if the depth has so many numbers, and those of a row and of a column are no larger than
-    these?"""
-    return depth // 2 * ((row + column) ** 2 + row**2 + column**2) < 1 << 31
+LARGEST = (255 + 128) ** 2 + 255**2 + 128**2
+"""How much two numbers of the depth may add to a sum, of bytes of an image and of weights."""
+
+
+def is_exact(depth: int) -> bool:
+    """Do all sums stay within 32 bits, if the depth has so many numbers?"""
+    return depth // 2 * LARGEST < 1 << 31
 
 
 def beside(rows: int, vectors: int) -> int:
@@ -57,7 +60,7 @@ class Own:
     columns: Registers
     """For each column of the panel."""
 
-    def taken_off(self, row: Value, column: tuple[Value | int, int], lanes: int) -> Value:
+    def taken_off(self, row: Value, column: int, lanes: int) -> Value:
         """What the sums of a row of the band, and of a vector of columns of the panel, begin with."""
         return self.rows[row].spread(lanes) - self.columns[column]
 
@@ -80,10 +83,9 @@ class Crossed:
                 y = [columns.vector(dot.bytes, first + (i * vectors + v) * dot.bytes) for i in range(2)]
                 acc[r, v] = acc[r, v] + self.products(x[0] + y[1], x[1] + y[0])
 
-    def own_of_columns(self, columns: Buffer, first: Value, depth: int, own: Registers, at: Value) -> None:
-        """Sum up what is taken off for each column of a panel of such a depth, which begins at `first`, into the row `at` of
-        `own`."""
-        kernel, dot, vectors = self.kernel, self.dot, own.shape[1]
+    def own_of_columns(self, columns: Buffer, first: Value, depth: int, own: Registers) -> None:
+        """Sum up what is taken off for each column of a panel of such a depth, which begins at `first`."""
+        kernel, dot, (vectors,) = self.kernel, self.dot, own.shape
         acc = kernel.registers("acc", int32, (vectors,), dot.lanes)
         for v in range(vectors):
             acc[v] = 0
@@ -92,7 +94,7 @@ class Crossed:
                 y = [columns.vector(dot.bytes, first + ((2 * k + i) * vectors + v) * dot.bytes) for i in range(2)]
                 acc[v] = acc[v] + self.products(*y)
         for v in range(vectors):
-            own[at, v] = acc[v]
+            own[v] = acc[v]
 
     def own_of_row(self) -> OwnOfRow:
         """A sum of what is taken off for one row, nothing yet."""

@@ -73,9 +73,6 @@ MANY_COLUMNS = 32
 DEEP = 64
 """if the depth has so many numbers."""
 
-LARGEST = (255, 128), (4 * 255, 9 * 128)
-"""The largest numbers of the image and of the weights, as bytes, and as the sums that stand for squares."""
-
 SUMS = 512 << 10
 """What stands for a band of the image takes about so many bytes at most."""
 
@@ -146,11 +143,10 @@ class Shape(Convolved):
 
     @property
     def may_cross(self) -> bool:
-        """May half of the multiplications be left out?"""
-        count, largest = (self.reach, LARGEST[1]) if self.is_winograd else (self.depth, LARGEST[0])
-        is_whole = (self.reach if self.is_winograd else self.run) % crossed.STEP == 0
-        pays = count >= DEEP and self.own >= MANY_COLUMNS
-        return self.element is int16 and is_whole and pays and crossed.is_exact(count, *largest)
+        """May half of the multiplications be left out? Not those of squares, whose weights come from a farther cache for each
+        tile: lower tiles take as long with half of the multiplications as higher ones with all."""
+        is_whole = self.element is int16 and not self.is_winograd and self.run % crossed.STEP == 0
+        return is_whole and self.depth >= DEEP and self.own >= MANY_COLUMNS and crossed.is_exact(self.depth)
 
     @property
     def own(self) -> int:

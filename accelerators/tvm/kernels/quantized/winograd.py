@@ -19,7 +19,6 @@ from itertools import chain
 import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int16, int32
-from accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
 from accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, Cut
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.tile import start
@@ -104,70 +103,27 @@ class Squares:
             for i, number in enumerate(chain.from_iterable(numbers)):
                 into[step * size + i * apart] = number
 
-    def own_of_columns(self, sums: Buffer, vectors: int) -> Registers:
-        """What is taken off the products of each column if half of the multiplications are left out: [number, vector]."""
-        kernel, dot = self.kernel, self.cut.dot
-        own = kernel.registers("own_of_columns", int32, (NUMBERS, vectors), dot.lanes)
-        with kernel.loop(NUMBERS, "number") as number:
-            first = kernel.name_value("first", number * self._between(vectors))
-            self._crossed.own_of_columns(sums, first, self.cut.shape.reach, own, number)
-        return own
-
-    def own_of_rows(self, image: Buffer) -> Buffer:
-        """What is taken off those of each square: [number, square, group]."""
+    def multiply(self, image: Buffer, weights: Buffer, group: Value, base: Value, vectors: int) -> Registers:
+        """The sums of products of a tile of squares: [number, square, vector]."""
         cut, kernel = self.cut, self.kernel
-        groups, reach = cut.shape.groups, cut.shape.reach
-        into = kernel.memory("own_of_rows", int32, (NUMBERS * cut.squares * groups,))
-        with kernel.loop(NUMBERS, "number") as number, kernel.loop(cut.squares * groups, "row") as row:
-            own = self._crossed.own_of_row()
-            own.add(image, kernel.name_value("at", number * self.apart + row * reach), reach)
-            into[number * (cut.squares * groups) + row] = own.below_zero
-        return into
-
-    def multiply(
-        self, image: Buffer, weights: Buffer, group: Value, base: Value, vectors: int, own: Own | None
-    ) -> Registers:
-        """The sums of products of a tile of squares: [number, square, vector]; with half of the multiplications if it is told
-        what is then taken off."""
-        cut, kernel, lanes = self.cut, self.kernel, self.cut.dot.lanes
-        products = kernel.registers("products", int32, (NUMBERS, cut.tile.rows, vectors), lanes)
+        products = kernel.registers("products", int32, (NUMBERS, cut.tile.rows, vectors), cut.dot.lanes)
         with kernel.loop(NUMBERS, "number") as number:
-            acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), lanes)
+            acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), cut.dot.lanes)
             for r in range(cut.tile.rows):
-                row = (number * cut.squares + base + r) * cut.shape.groups + group
                 for v in range(vectors):
-                    acc[r, v] = 0 if own is None else own.taken_off(row, (number, v), lanes)
+                    acc[r, v] = 0
             at = kernel.name_value("at", number * self.apart + base * cut.shape.across + group * cut.shape.reach)
-            add = self._steps_of if own is None else self._crossed_steps_of
-            add(acc, image, at, weights, number)
+            with kernel.loop(self._steps, "k") as k:
+                step = kernel.name_value("step", number * self._between(vectors) + k * (vectors * cut.dot.bytes))
+                for r in range(cut.tile.rows):
+                    numbers = image.vector(cut.dot.group, at + r * cut.shape.across + k * cut.dot.group)
+                    left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
+                    for v in range(vectors):
+                        cut.dot.step(kernel, acc, (r, v), left, weights, step + v * cut.dot.bytes)
             for r in range(cut.tile.rows):
                 for v in range(vectors):
                     products[number, r, v] = acc[r, v]
         return products
-
-    @property
-    def _crossed(self) -> Crossed:
-        """What writes products with half of the multiplications."""
-        return Crossed(self.kernel, self.cut.dot)
-
-    def _crossed_steps_of(self, acc: Registers, image: Buffer, at: Value, weights: Buffer, number: Value) -> None:
-        """All products of a tile, with half of the multiplications."""
-        cut, kernel, vectors = self.cut, self.kernel, acc.shape[1]
-        with kernel.loop(cut.shape.reach // STEP, "k") as k:
-            first = kernel.name_value("first", number * self._between(vectors) + k * (2 * vectors * cut.dot.bytes))
-            firsts = [at + r * cut.shape.across + k * STEP for r in range(cut.tile.rows)]
-            self._crossed.step(acc, image, firsts, weights, first)
-
-    def _steps_of(self, acc: Registers, image: Buffer, at: Value, weights: Buffer, number: Value) -> None:
-        """All products of a tile, each multiplied by itself."""
-        cut, kernel, vectors = self.cut, self.kernel, acc.shape[1]
-        with kernel.loop(self._steps, "k") as k:
-            step = kernel.name_value("step", number * self._between(vectors) + k * (vectors * cut.dot.bytes))
-            for r in range(cut.tile.rows):
-                numbers = image.vector(cut.dot.group, at + r * cut.shape.across + k * cut.dot.group)
-                left = kernel.name_value(f"left{r}", numbers.regrouped(int32))
-                for v in range(vectors):
-                    cut.dot.step(kernel, acc, (r, v), left, weights, step + v * cut.dot.bytes)
 
     def store(
         self, products: Registers, beginning: Buffer, columns: Sequence[Value], base: Value, first: Value, writer: Writer

@@ -36,7 +36,7 @@ LAYERS = {
     "each of few channels": Layer(5, 5, (6, 7), (3, 2), dilations=(2, 1), group=5, dtype="int8", point=4),
     "groups": Layer(16, 36, (6, 6), (3, 3), pads=(1, 1, 1, 1), group=4),
     "groups of odd sizes": Layer(18, 30, (6, 5), (3, 2), pads=(1, 0, 1, 1), group=3, dtype="int8", point=-7),
-    "large groups": Layer(136, 72, (8, 7), (3, 3), pads=(1, 1, 1, 1), group=2),
+    "large groups": Layer(24, 72, (8, 7), (3, 3), (1, 2), pads=(1, 1, 1, 1), group=2),
     "many of an image": Layer(3, 40, (9, 11), (5, 5), (2, 1), pads=(2, 2, 2, 2)),
     "several of each channel": Layer(10, 30, (5, 6), (3, 3), pads=(1, 1, 1, 1), group=10, batch=2),
 }
@@ -73,7 +73,7 @@ def cut_of(layer: Layer, name: str) -> Cut:
 
 def test_an_instruction_with_room_for_larger_numbers_computes_squares() -> None:
     several = {kind: layer for kind, layer in LAYERS.items() if layer.group < layer.channels}
-    wanted = {"squares", "squares of groups", "one square", "groups", "large groups"}
+    wanted = {"squares", "squares of groups", "one square", "groups"}
     assert {kind for kind, layer in several.items() if cut_of(layer, "avx2").shape.is_winograd} == wanted
     assert not any(cut_of(LAYERS["squares"], name).shape.is_winograd for name in NAMES if name != "avx2")
     deepest = Layer(1218, 8, (2, 2), (3, 3), pads=(1, 1, 1, 1))
@@ -86,9 +86,7 @@ def test_with_many_columns_half_of_the_multiplications_are_left_out() -> None:
     wanted = {"pixels", "window", "large groups", "many of an image"}
     assert {kind for kind, layer in several.items() if cut_of(layer, "avx2").tile.crosses} == wanted
     assert not any(cut_of(LAYERS["pixels"], name).tile.crosses for name in NAMES if name != "avx2")
-    for deepest in (Layer(18828, 64, (16, 1)), Layer(604, 32, (10, 9), (3, 3))):
-        deeper = attrs.evolve(deepest, channels=deepest.channels + 4)
-        assert cut_of(deepest, "avx2").tile.crosses and not cut_of(deeper, "avx2").tile.crosses
+    assert cut_of(Layer(18828, 64, (16, 1)), "avx2").tile.crosses and not cut_of(Layer(18832, 64, (16, 1)), "avx2").tile.crosses
 
 
 @pytest.mark.parametrize("weight", [-128, 127])
@@ -101,20 +99,16 @@ def test_the_largest_sums_with_half_of_the_multiplications_are_exact(weight: int
     assert np.array_equal(sums, np.broadcast_to(18828 * weight * rows[:, :1].astype(int), (16, 64)))
 
 
-@pytest.mark.parametrize(("outs", "channels", "size"), [(8, 1218, (6, 5)), (32, 604, (10, 9))])
 @pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, 1), (-1, 1, -1), (1, 1, -1)])
-def test_the_largest_sums_of_squares_are_exact(
-    signs: tuple[int, int, int], outs: int, channels: int, size: tuple[int, int]
-) -> None:
+def test_the_largest_sums_of_squares_are_exact(signs: tuple[int, int, int]) -> None:
     """As many channels as fit, with the signs that make sums of weights and of the image the largest."""
-    weight = np.where(np.outer(signs, signs) > 0, 127, -128).astype("int8") * np.ones((outs, channels, 1, 1), "int8")
-    image = np.where(np.add.outer(np.arange(size[0]), np.arange(size[1])) % 3 == 0, 0, 255).astype("uint8")
-    given = np.broadcast_to(image, (1, channels, *size)).copy()
+    weight = np.where(np.outer(signs, signs) > 0, 127, -128).astype("int8") * np.ones((8, 1218, 1, 1), "int8")
+    image = np.where(np.add.outer(np.arange(6), np.arange(5)) % 3 == 0, 0, 255).astype("uint8")
+    given = np.broadcast_to(image, (1, 1218, 6, 5)).copy()
     node = pt.op("ConvInteger", pt.variable("x", "uint8", given.shape), pt.constant(weight))
     (sums,) = made_by(pt.apply_pass(pt.Graph([node]), "InferShape"), [given], "avx2")
     seen = np.lib.stride_tricks.sliding_window_view(image.astype(int), (3, 3))
-    wanted = channels * (seen * weight[0, 0]).sum((2, 3))
-    assert np.array_equal(sums[0], np.broadcast_to(wanted, (outs, *wanted.shape)))
+    assert np.array_equal(sums[0], np.broadcast_to(1218 * (seen * weight[0, 0]).sum((2, 3)), (8, 4, 3)))
 
 
 @st.composite
