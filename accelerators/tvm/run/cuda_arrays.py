@@ -36,7 +36,7 @@ class _Tensor(ctypes.Structure):
         ("data", ctypes.c_size_t), ("device", ctypes.c_int32), ("ordinal", ctypes.c_int32), ("ndim", ctypes.c_int32),
         ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
         ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
-    ]  # fmt: skip
+    ]
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)

@@ -57,7 +57,7 @@ class Shown:
         """What keeps the memory."""
         self.__array_interface__ = {
             "shape": shape, "typestr": np.dtype(dtype).str, "data": (address, False), "version": 3,
-        }  # fmt: skip
+        }
 
 
 @attrs.frozen(slots=True, eq=False)

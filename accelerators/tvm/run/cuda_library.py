@@ -54,9 +54,9 @@ def library() -> Any:
 
 @cache
 def _function(name: str) -> Any:
-    found = getattr(library(), name)
-    found.argtypes, found.restype = [_TYPES[letter] for letter in _ARGUMENTS[name]], ctypes.c_int
-    return found
+    function = getattr(library(), name)
+    function.argtypes, function.restype = [_TYPES[letter] for letter in _ARGUMENTS[name]], ctypes.c_int
+    return function
 
 
 def call(name: str, *arguments: Any) -> None:

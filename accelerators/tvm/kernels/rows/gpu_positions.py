@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, int32, int64, minimum, select
+from accelerators.tvm.kernels.rows.gpu_lines import Lines, LineShare, launch_lines
 from accelerators.tvm.kernels.rows.positions import Best, Order, extreme_sought, largest_sought
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_lines import Lines, LineShare, launch_lines
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
 

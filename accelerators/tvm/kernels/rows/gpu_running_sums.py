@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, if_inside
+from accelerators.tvm.kernels.rows.gpu_lines import EACH, Lines, LineShare, launch_lines
 from accelerators.tvm.kernels.rows.running_sums import sizes_summed
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_lines import EACH, Lines, LineShare, launch_lines
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.machine import Machine
 from graph.node import Node
@@ -37,7 +37,7 @@ def _write(kernel: Kernel, node: Node, x: Buffer, y: Buffer, lines: Lines) -> No
     carried = kernel.stack("carried", x.element, (1,))
     carried[0] = zero
     sums = kernel.stack("sums", x.element, (count,))
-    found = kernel.shared("found", x.element, (2 * lines.share.block,)) if threads > 1 else None
+    between = kernel.shared("between", x.element, (2 * lines.share.block,)) if threads > 1 else None
     with kernel.loop(pieces, "piece") as piece:
         first = kernel.name_value("first", (piece * threads + lines.own) * count)
 
@@ -50,26 +50,26 @@ def _write(kernel: Kernel, node: Node, x: Buffer, y: Buffer, lines: Lines) -> No
             sums[i] = number if i == 0 else sums[i - 1] + number
         before = kernel.stack("before", x.element, (1,))
         before[0] = carried[0]
-        carried[0] = carried[0] + (sums[0] if found is None else _shared_sums(kernel, lines, found, sums[count - 1], before))
+        carried[0] = carried[0] + (sums[0] if between is None else _shared_sums(kernel, lines, between, sums[count - 1], before))
         for i in range(count):
             value = before[0] if excludes and i == 0 else before[0] + sums[i - 1 if excludes else i]
             with kernel.when(first + i < size):
                 lines.write(kernel, y, lines.at(at(i)), value)
 
 
-def _shared_sums(kernel: Kernel, lines: Lines, found: Buffer, own: Value, before: Buffer) -> Value:
+def _shared_sums(kernel: Kernel, lines: Lines, between: Buffer, own: Value, before: Buffer) -> Value:
     """Add to `before` the sums of the line's threads before this one; the sum of all of them."""
     block, stage, distance = lines.share.block, 0, 1
     kernel.barrier()  # All have read what the piece before left.
-    found[lines.thread] = own
+    between[lines.thread] = own
     kernel.barrier()
     while distance < lines.share.threads:
         here, there = stage * block, (1 - stage) * block
-        found[there + lines.thread] = found[here + lines.thread]
+        between[there + lines.thread] = between[here + lines.thread]
         with kernel.when(lines.own >= distance):
-            found[there + lines.thread] = found[here + lines.thread] + found[here + lines.slot(lines.own - distance)]
+            between[there + lines.thread] = between[here + lines.thread] + between[here + lines.slot(lines.own - distance)]
         kernel.barrier()
         stage, distance = 1 - stage, distance * 2
     with kernel.when(lines.own >= 1):
-        before[0] = before[0] + found[stage * block + lines.slot(lines.own - 1)]
-    return found[stage * block + lines.slot(lines.share.threads - 1)]
+        before[0] = before[0] + between[stage * block + lines.slot(lines.own - 1)]
+    return between[stage * block + lines.slot(lines.share.threads - 1)]

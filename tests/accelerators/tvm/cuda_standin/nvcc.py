@@ -22,14 +22,14 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for header in ("cuda.h", "math_constants.h"):
             (Path(folder) / header).touch()
-        given, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        given, compiled = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         given.write_text(text, "utf-8")
         header = Path(__file__).parent / "threads.h"
         options = ["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", f"-I{folder}", "-include", str(header)]
-        done = subprocess.run(["g++", *options, "-o", str(made), str(given)], check=False)
+        done = subprocess.run(["g++", *options, "-o", str(compiled), str(given)], check=False)
         if done.returncode:
             return done.returncode
-        library = made.read_bytes()
+        library = compiled.read_bytes()
         Path(target).write_bytes(struct.pack("<Q", len(library)) + library)
     return 0
 

@@ -32,9 +32,9 @@ PLAIN = {"ISOLATE": False}
 
 
 def driver() -> CudaDriver:
-    found = driver_of(0)
-    assert found is not None
-    return found
+    driver = driver_of(0)
+    assert driver is not None
+    return driver
 
 
 def notes() -> list[str]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.rows.gpu_lines import LineShare
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_lines import LineShare
 from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import gpu_machine
 from graph.interpret import interpret
