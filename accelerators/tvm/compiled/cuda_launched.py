@@ -15,6 +15,9 @@ from accelerators.tvm.run.cuda_arrays import CudaArray
 from accelerators.tvm.run.cuda_driver import CudaDriver, Kernel, driver_of
 from accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
 
+WIDEST = 16
+"""The bytes that a thread reads at once, at most. A GPU ends the process's work where they do not begin at a multiple of that."""
+
 
 class CompiledCuda(CompiledSteps):
     """A subgraph as machine code for one architecture."""
@@ -31,8 +34,10 @@ class CompiledCuda(CompiledSteps):
         return driver
 
     def takes(self, array: DeviceArray) -> bool:
-        """Is it in the memory of this GPU?"""
-        return isinstance(array, CudaArray) and array.driver is driver_of(self.runs_on.device_id)
+        """Is it in the memory of this GPU, and where kernels may read several numbers at once?"""
+        if not isinstance(array, CudaArray) or array.address % WIDEST:
+            return False
+        return array.driver is driver_of(self.runs_on.device_id)
 
     @contextmanager
     def _driver_errors(self) -> Iterator[None]:
@@ -61,7 +66,8 @@ class CompiledCuda(CompiledSteps):
         too little memory is said here too."""
         driver = driver_of(self.runs_on.device_id)
         if driver is not None:
-            driver.check_memory(self.step_list.blocks)
+            with self._driver_errors():
+                driver.check_memory(self.step_list.blocks)
         self.all_binaries()
 
     def all_binaries(self) -> dict[str, bytes]:

@@ -106,7 +106,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     return attribute == 75 || attribute == 76 ? OK : INVALID_VALUE;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = total; return OK; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = &dummy; return OK; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    ENTER("cuDevicePrimaryCtxRetain");
+    (void)device;
+    *context = &dummy;
+    return OK;
+}
 int cuCtxPushCurrent_v2(void *context) { if (context != &dummy) return INVALID_CONTEXT; contexts++; return OK; }
 int cuCtxPopCurrent_v2(void **context) { if (!contexts) return INVALID_CONTEXT; contexts--; *context = &dummy; return OK; }
 

@@ -26,6 +26,7 @@ def main(arguments: list[str]) -> int:
         given.write_text(text, "utf-8")
         header = Path(__file__).parent / "threads.h"
         options = ["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", f"-I{folder}", "-include", str(header)]
+        options += ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]  # A GPU does not read across its words either.
         done = subprocess.run(["g++", *options, "-o", str(compiled), str(given)], check=False)
         if done.returncode:
             return done.returncode

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -17,8 +18,9 @@ import partita as pt
 from accelerators.arrays.on_device import DeviceArray, on_device
 from accelerators.errors import CompileError
 from accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from accelerators.tvm.run import cuda_driver
 from accelerators.tvm.run.cuda_driver import CudaDriver, driver_of
-from accelerators.tvm.run.cuda_library import call, created
+from accelerators.tvm.run.cuda_library import CudaError, call, created
 from graph.types import numpy_dtype
 from tests.accelerators.tvm.opencl_nets import net, numbers, x
 
@@ -166,6 +168,48 @@ def test_outputs_that_are_views_inputs_constants_and_one_value_twice() -> None:
         for result, array in zip(model(X), wanted, strict=True):
             assert isinstance(result, np.ndarray)
             np.testing.assert_array_equal(result, array)
+
+
+class Part:
+    """An array of another library's that begins in the middle of a larger one."""
+
+    def __init__(self, whole: Any, begin: int, *shape: int) -> None:
+        self.array = attrs.evolve(whole, address=whole.address + begin * whole.dtype.itemsize, shape=shape)
+        self.__dlpack_device__, self.__dlpack__ = self.array.__dlpack_device__, self.array.__dlpack__
+
+
+def test_arrays_that_do_not_begin_where_kernels_may_read_them_are_copied() -> None:
+    """Kernels read four numbers at once, which a GPU does at multiples of 16 bytes alone."""
+    net = pt.Graph([pt.op("MatMul", x(64, 64), pt.constant(numbers(64, 64)))], name="net")
+    model, data = pt.compile(net, "cuda", config=PLAIN), numbers(64, 64, seed=1)
+    given, target = there(np.concatenate([numbers(4), data.reshape(-1)])), room(64 * 64 + 4)
+    for begin in (4, 1):
+        target.fill(np.zeros(64 * 64 + 4, "float32"))
+        given.fill(np.concatenate([numbers(begin), data.reshape(-1), numbers(4 - begin)]))
+        notes()
+        model(Part(given, begin, 64, 64), out=Part(target, begin, 64, 64))
+        assert sum(line.endswith(" up 16384") for line in notes()) == (begin == 1)
+        result = target.numpy()[begin:][: 64 * 64].reshape(64, 64)
+        np.testing.assert_allclose(result, data @ numbers(64, 64), rtol=1e-4, atol=1e-4)
+    model.close()
+
+
+def test_what_does_not_go_into_a_gpus_memory_is_an_error() -> None:
+    with pytest.raises(pt.PartitaError, match="no device's memory holds strings"):
+        there(np.array(["a"], object))
+    with pytest.raises(ValueError, match=r"an array float32\[4, 8\] in a device's memory takes no float64\[2\]"):
+        room(4, 8).fill(np.zeros(2))
+    with pytest.raises(BufferError, match="without a copy"):
+        room(4, 8).__dlpack__(copy=True)
+
+
+def test_a_gpu_that_nobody_may_use_and_a_driver_that_is_too_old_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "_driver", cuda_driver._driver.__wrapped__)
+    STANDIN.standin_fail(b"cuDevicePrimaryCtxRetain")
+    with pytest.raises(pt.RunError, match=r"GPU 0: the CUDA driver failed: cuDevicePrimaryCtxRetain failed"):
+        driver()
+    with pytest.raises(CudaError, match="cuMissing failed"):
+        call("cuMissing")
 
 
 class Foreign:
