@@ -117,9 +117,7 @@ class CudaDriver(DeviceMemory):
 
     def check_process(self) -> None:
         """RunError in a process that was forked from the one that began to use the GPU."""
-        if os.getpid() != self.process:
-            cause = "NVIDIA's driver does not work in a forked process, and the process that it was forked from uses it"
-            raise RunError(cause, where="device 'cuda'", remedy="Start processes by spawn, or compile in the child alone")
+        _check_process(self.process)
 
     def release(self, function: str, handle: int) -> None:
         """Give something back. At the end of the process the driver may be gone before."""
@@ -201,11 +199,22 @@ class DevicePieces:
         """Where each begins."""
 
 
+def _check_process(own: int) -> None:
+    if os.getpid() != own:
+        cause = "NVIDIA's driver does not work in a forked process, and the process that it was forked from uses it"
+        raise RunError(cause, where="device 'cuda'", remedy="Start processes by spawn, or compile in the child alone")
+
+
 def driver_of(ordinal: int) -> CudaDriver | None:
-    """The GPU of this number; None where there is none."""
+    """The GPU of this number; None where there is none. RunError where its driver lets nobody use it now."""
     if not 0 <= ordinal < gpus():
         return None
-    return _driver(ordinal)
+    try:
+        return _driver(ordinal)
+    except CudaError as error:
+        _check_process(_process())
+        remedy = "Does nvidia-smi show it as usable?"
+        raise RunError(f"the CUDA driver failed: {error}", where=f"GPU {ordinal}", remedy=remedy) from error
 
 
 @cache
@@ -214,10 +223,17 @@ def gpus() -> int:
     if library() is None:
         return 0
     try:
+        _process()
         call("cuInit", 0)
         return number("cuDeviceGetCount")
     except CudaError:
         return 0
+
+
+@cache
+def _process() -> int:
+    """The process that began to use the driver's library."""
+    return os.getpid()
 
 
 @cache
@@ -233,4 +249,4 @@ def _driver(ordinal: int) -> CudaDriver:
     call("cuDeviceGetName", name, len(name), device)
     call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
     context = created("cuDevicePrimaryCtxRetain", device)
-    return CudaDriver(ordinal, name.value.decode(), arch_of(ordinal), memory.value, context, os.getpid())
+    return CudaDriver(ordinal, name.value.decode(), arch_of(ordinal), memory.value, context, _process())

@@ -60,8 +60,12 @@ def _function(name: str) -> Any:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call one of the driver's functions; CudaError where it does not succeed."""
-    status = _function(name)(*arguments)
+    """Call one of the driver's functions; CudaError where it does not succeed, or where the driver is too old to have it."""
+    try:
+        function = _function(name)
+    except AttributeError:
+        raise CudaError(name, NOT_FOUND) from None
+    status = function(*arguments)
     if status:
         raise CudaError(name, status)
 
