@@ -77,13 +77,14 @@ class CudaAccelerator(TvmAccelerator):
 
     def why_not_here(self, config: Mapping[str, Any]) -> str | None:
         """There is no GPU, and ARCH does not ask for code for another machine's."""
-        if config["ARCH"] or gpu_arch() is not None:
+        if config["ARCH"] or gpu_arch(config["DEVICE_ID"]) is not None:
             return None
         return "there is no GPU here; ARCH compiles for one elsewhere"
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
         """A GPU of the architecture asked for."""
-        return gpu_machine(config["ARCH"] or gpu_arch() or DEFAULT_ARCH, takes_tf32=config["PRECISION"] == TF32)
+        arch = config["ARCH"] or gpu_arch(config["DEVICE_ID"]) or DEFAULT_ARCH
+        return gpu_machine(arch, takes_tf32=config["PRECISION"] == TF32)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """Numbers of two bytes where they are asked for."""
@@ -161,6 +162,6 @@ class CudaAccelerator(TvmAccelerator):
         }
 
 
-def gpu_arch() -> str | None:
-    """The architecture of the first GPU here; None where there is none."""
-    return arch_of(0) if gpus() else None
+def gpu_arch(device_id: str = "0") -> str | None:
+    """The architecture of the GPU of this number; None where there is none."""
+    return arch_of(int(device_id)) if int(device_id) < gpus() else None
