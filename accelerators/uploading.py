@@ -7,7 +7,7 @@ import numpy as np
 from accelerators.arrays.on_device import DeviceArray
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import parse_devices
-from graph.types import Array
+from graph.types import Array, dtype_name
 
 
 def to_device(array: Array, device: str) -> DeviceArray:
@@ -19,4 +19,7 @@ def to_device(array: Array, device: str) -> DeviceArray:
     own = first.accelerator
     if first.device_id is not None:
         own = own.configured(own.checked_config({"DEVICE_ID": first.device_id}))
-    return own.to_device(np.asarray(array))
+    given = np.asarray(array)
+    if dtype_name(given.dtype) == "string":
+        raise AcceleratorError("no device's memory holds strings", where="to_device", remedy="Give its models the array itself")
+    return own.to_device(given)

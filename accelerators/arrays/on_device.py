@@ -25,9 +25,15 @@ class DeviceArray(ABC):
     def numpy(self) -> Array:
         """A copy in the host's memory."""
 
-    @abstractmethod
     def fill(self, array: Array) -> None:
-        """Copy an array of the host's to it, of the same sizes and type."""
+        """Copy an array of the host's to it, of the same sizes and type; ValueError for any other."""
+        if array.shape != self.shape or array.dtype != self.dtype:
+            given, own = (f"{a.dtype.name}{list(a.shape)}" for a in (array, self))
+            raise ValueError(f"an array {own} in a device's memory takes no {given}")
+        self._fill(array)
+
+    @abstractmethod
+    def _fill(self, array: Array) -> None: ...
 
     @abstractmethod
     def shares(self, other: Any) -> bool:

@@ -53,7 +53,7 @@ def _target(value: Any) -> Target | None:
         return value if value.flags.writeable else None
     try:
         there = on_device(value)
-    except ValueError:
+    except (ValueError, BufferError, RuntimeError):  # of another library's: not in one piece, or it needs a gradient
         return None
     return there if isinstance(there, DeviceArray) else None
 

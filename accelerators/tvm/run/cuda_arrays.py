@@ -57,8 +57,7 @@ class CudaArray(DeviceArray):
         self._copy("cuMemcpyDtoHAsync_v2", array.ctypes.data, self.address)
         return array
 
-    def fill(self, array: Array) -> None:
-        """Copy an array of the host's to it."""
+    def _fill(self, array: Array) -> None:
         source = np.asarray(array, order="C")
         self._copy("cuMemcpyHtoDAsync_v2", self.address, source.ctypes.data)
 
@@ -72,8 +71,10 @@ class CudaArray(DeviceArray):
         """The GPU, as DLPack names it."""
         return CUDA, self.driver.ordinal
 
-    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(self, stream: Any = None, dl_device: Any = None, copy: bool | None = None, **_: Any) -> Any:
         """The array for another library, without a copy. Nothing is written to it any more, whatever the stream."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("an array on a GPU is given where it is and without a copy; its numpy() is a copy on the host")
         is_narrow = self.dtype.name == _CODES[BFLOAT]
         # numpy describes it as if it were the host's; nobody reads it before the description says where it is.
         capsule = np.asarray(Shown(self, self.address, self.shape, "uint16" if is_narrow else self.dtype.str)).__dlpack__()

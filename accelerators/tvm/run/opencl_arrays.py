@@ -32,8 +32,7 @@ class OpenClArray(DeviceArray):
             self._copy(as_bytes(array), self.buffer)
         return array
 
-    def fill(self, array: Array) -> None:
-        """Copy an array of the host's to it."""
+    def _fill(self, array: Array) -> None:
         if array.nbytes:
             self._copy(self.buffer, as_bytes(np.asarray(array, order="C")))
 
