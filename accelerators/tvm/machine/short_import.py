@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from accelerators.process.forking import Guard
 from accelerators.tvm.run.runtime import has_backend
 from graph.pauses import collector_paused
 
 HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
 """Where this is 0 in the environment TVM imports no hooks."""
 
+_importing = Guard(threading.RLock)
+"""One thread at a time changes what TVM's import reads, and puts it back."""
+
 
 @contextmanager
 def short_import() -> Iterator[None]:
     """Inside, TVM is imported without its hooks and with its functions' names listed once, and Python collects no garbage."""
     has_backend("tvm_runtime_extra")  # Without this library TVM does not know some of the types that it imports.
-    with collector_paused(), _hooks_left_out(), _names_listed_once():
+    with _importing.lock, collector_paused(), _hooks_left_out(), _names_listed_once():
         yield
 
 
@@ -42,7 +47,7 @@ def _hooks_left_out() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[HOOKS]
+        os.environ.pop(HOOKS, None)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -43,3 +44,21 @@ def test_names_are_listed_anew_only_where_there_are_more() -> None:
         assert "partita.short_import" in registry.list_global_func_names()
     registry.remove_global_func("partita.short_import")
     assert registry.list_global_func_names is listed
+
+
+def test_two_threads_import_at_once() -> None:
+    registry: Any = importlib.import_module("tvm_ffi.registry")
+    listed, inside, go_on = registry.list_global_func_names, threading.Event(), threading.Event()
+
+    def other() -> None:
+        with short_import():
+            inside.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=other)
+    with short_import():
+        thread.start()
+        assert not inside.wait(0.05)
+    go_on.set()
+    thread.join()
+    assert inside.is_set() and registry.list_global_func_names is listed and HOOKS not in os.environ
