@@ -18,7 +18,7 @@ class Once(Generic[T]):
         self._work = work
         self._guard = Guard()
         self._results: list[T] = []
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def __call__(self) -> T:
         with self._guard.lock:
@@ -27,7 +27,7 @@ class Once(Generic[T]):
             if not self._results:
                 try:
                     self._results.append(self._work())
-                except BaseException as error:
+                except Exception as error:  # Ctrl-C is no result of the work
                     self._error = error
                     raise
             return self._results[0]
