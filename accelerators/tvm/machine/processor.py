@@ -20,11 +20,16 @@ _NAMES = {
 
 _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
-    "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf sve sve2 i8mm bf16 fp16".split()
+    "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf tbm sve sve2 i8mm bf16 fp16".split()
 )
-"""Extensions that have one name in both. Kernels use no instructions that are in neither list."""
+"""Extensions that have one name in both. Kernels use no instructions that are in none of these lists."""
 
-KNOWN_FEATURES = _SAME.union(_NAMES.values())
+UNSTATED = frozenset(
+    "avx10.1 avx10.2 avxneconvert avxvnniint8 avxvnniint16 cmpccxadd egpr ndd nf ccmp ppx push2pop2 zu".split()
+)
+"""Extensions that Linux does not tell of: where nothing else does, kernels do without them."""
+
+KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED)
 """The extensions that are asked for, by LLVM's names."""
 
 

@@ -15,6 +15,7 @@ from accelerators.interface.registry import accelerator
 from accelerators.tvm.code.codegen import ALIGNMENT
 from accelerators.tvm.compiled.subgraph import CompiledTvm, as_tensor
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.machine.processor import KNOWN_FEATURES, UNSTATED
 from accelerators.tvm.query import trial_process
 from tests.accelerators.tvm.running import check, compiled, error, normals, schedules
 
@@ -88,16 +89,18 @@ def test_vectors_as_wide_as_the_processor_has() -> None:
         assert "vfmadd" in text
 
 
-@pytest.mark.parametrize("hidden", [{"avx512f", "avx512bw", "gfni"}, {"avx512vnni"}, set()], ids=len)
-def test_what_a_virtual_machine_hides_is_not_used(hidden: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("znver4", {"avx512f", "avx512bw", "gfni"}), ("znver4", {"avx512vnni"}), ("znver4", set()), ("diamondrapids", UNSTATED)],
+)
+def test_what_a_virtual_machine_hides_is_not_used(name: str, hidden: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm.target.codegen import llvm_cpu_has_features
 
     from accelerators.tvm.machine import machine
-    from accelerators.tvm.machine.processor import KNOWN_FEATURES
 
     if platform.machine() != "x86_64":
         pytest.skip("names x86 processors")
-    monkeypatch.setattr(machine, "host_cpu", lambda: "znver4")
+    monkeypatch.setattr(machine, "host_cpu", lambda: name)
     monkeypatch.setattr(machine, "usable_features", lambda: KNOWN_FEATURES - hidden)
     monkeypatch.setattr(machine, "hidden_features", machine.hidden_features.__wrapped__)
     host = machine.host_machine.__wrapped__(1)
