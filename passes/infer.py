@@ -27,6 +27,7 @@ from passes.bulky import bulky_nodes, long_shape, makes_unknown_dimensions
 from passes.common_types import with_bodies
 from passes.constants import as_constant, made_constant
 from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
+from passes.factors import is_rounded, resized_types
 from passes.heads import attention_types, is_uncounted
 from passes.inference import infer_shapes
 from passes.opaque import answering, hide
@@ -262,6 +263,7 @@ class _Inference:
             node.subgraph is not None
             or is_fragile(node)
             or is_miscounted(node)
+            or is_rounded(node)
             or is_uncounted(node)
             or custom_op(node.op, node.domain) is not None
             or is_known(node)
@@ -278,6 +280,8 @@ class _Inference:
                 return self._alone(node, inputs)
             if is_miscounted(node):
                 return windowed_types(node, inputs)
+            if is_rounded(node):
+                return resized_types(node, inputs)
             if is_uncounted(node):
                 return attention_types(node, inputs)
             mine = custom_op(node.op, node.domain)

@@ -109,11 +109,16 @@ def resize(
     return y
 
 
+def scaled_size(size: int, scale: float) -> int:
+    """A size times a factor, rounded down: both in single precision, as engines multiply them."""
+    return int(np.floor(np.float32(size) * np.float32(scale)))
+
+
 def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndarray | None) -> list[_Axis]:
     steps = []
     for i, axis in enumerate(axes):
         scale = np.float32(scales[i])
-        size = int(np.floor(np.float32(x.shape[axis]) * scale))
+        size = scaled_size(x.shape[axis], float(scale))
         steps.append(_Axis(axis, size, scale, x.shape[axis] * float(scale), _region(roi, i, len(axes))))
     return steps
 

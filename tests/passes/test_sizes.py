@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from graph import Graph, TensorType, constant, op, variable
+from graph.errors import TypeMismatch
 from graph.interpret import interpret
 from graph.readers.onnx import load_onnx
 from graph.rewrite import Rewriter, rewrite
@@ -126,6 +127,30 @@ def test_a_transposed_convolution_that_pads_by_itself(
     w = constant(np.ones((1, 2, kernel), np.float32), "w")
     g = Graph([op("ConvTranspose", x, w, **attributes)])
     assert sizes(g, np.zeros((1, 1, 9), np.float32)) == (("N", 2, length), (1, 2, length))
+
+
+@pytest.mark.parametrize("factor", [0.7, 0.35, 0.29, 1 / 49])
+@pytest.mark.parametrize("version", [7, 9, 10, 11, 18])
+def test_a_resize_multiplies_in_single_precision(factor: float, version: int) -> None:
+    """Ten times 0.7 is 7, as for onnxruntime: ONNX says 6, which no engine makes."""
+    size, listed = {0.7: 10, 0.35: 20, 0.29: 100}.get(factor, 49), np.array([1, 1, factor], np.float32)
+    x, by = variable("x", "float32", ("N", 1, size)), constant(listed)
+    if version < 10:
+        given = (by,) if version == 9 else ()
+        node = op("Upsample", x, *given, opset=version, **({} if given else {"scales": listed.tolist()}))
+    else:
+        node = op("Resize", x, *([] if version == 10 else [None]), by, opset=version)
+    inferred, computed = sizes(Graph([node], opsets={"": version}), np.zeros((1, 1, size), np.float32))
+    assert computed == (1, 1, round(size * factor)) and inferred[1:] == computed[1:]
+
+
+def test_a_resize_of_a_chosen_dimension_by_a_factor_that_is_rounded() -> None:
+    x, by = variable("x", "float32", (2, 10, "W")), constant(np.array([0.7], np.float32))
+    given = np.zeros((2, 10, 3), np.float32)
+    inferred, computed = sizes(Graph([op("Resize", x, None, by, axes=[-2], opset=18)], opsets={"": 18}), given)
+    assert (inferred[:2], computed) == ((2, 7), (2, 7, 3))
+    with pytest.raises(TypeMismatch, match="1 factors for 3 dimensions"):
+        infer(Graph([op("Resize", x, None, by, opset=18)], opsets={"": 18}))
 
 
 def test_a_kernel_that_is_larger_than_the_data() -> None:

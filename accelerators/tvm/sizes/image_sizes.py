@@ -9,6 +9,7 @@ from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size, is_less
 from accelerators.tvm.sizes.grains import LARGEST
 from graph.node import Node
+from graph.numerics.resize import scaled_size
 from graph.numerics.windows import extent, window
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
 def _scaled(reading: Reading, size: Size, factor: float) -> Size:
     """The size times a factor, rounded down."""
     if not isinstance(size, Extent):
-        return int(size * factor)
+        return scaled_size(size, factor)
     numerator, denominator = float(factor).as_integer_ratio()
     return size * numerator // denominator if denominator <= LARGEST else reading.round_down(size, factor)
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
-import numpy as np
 
 from accelerators.tvm.sizes.extent import Extent
+from graph.numerics.resize import scaled_size
 
 
 @attrs.frozen(slots=True)
@@ -22,4 +22,4 @@ class Rounded:
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """Its value, given those of the symbols before it, in the digits that ONNX's Resize has."""
-        return int(np.floor(np.float32(self.size.at(sizes)) * np.float32(self.factor)))
+        return scaled_size(self.size.at(sizes), self.factor)

@@ -317,6 +317,11 @@ def test_resizes_by_factors_that_are_rounded_down() -> None:
     check(graph, [{"image": numbers(n, 4, *sides)} for n, sides in ((1, (8, 12)), (2, (33, 7)))])
 
 
+def test_resizes_of_known_sizes_beside_others_are_multiplied_in_single_precision() -> None:
+    image = pt.variable("image", "float32", ("N", 4, "H", 10))
+    check(pt.Graph([resize(image, 0.7, "linear")], [image]), [{"image": numbers(1, 4, height, 10)} for height in (10, 13)])
+
+
 def test_many_resizes_of_any_size() -> None:
     image = pt.variable("image", "float32", ("N", 4, "H", "W"))
     graph = pt.Graph([resize(image, 1.3 + i / 7, "linear") for i in range(20)], [image])
