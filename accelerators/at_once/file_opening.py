@@ -28,7 +28,8 @@ def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | Non
     if session is None:
         file.close()
         return None
-    model = FileModel(session, [_imported, lambda _: _read(file, state), _beginner(device, config)])
+    steps = [_imported, lambda _: _read(file, state), lambda graph: _closed_behind(graph, file), _beginner(device, config)]
+    model = FileModel(session, steps)
     weakref.finalize(model, file.close)
     return model
 
@@ -85,6 +86,11 @@ def _read(held: BinaryIO, state: FileState) -> Any:
         graph = load_onnx(held)
     if open_state(state.path, held.fileno()) != state:
         raise ReadError("the file was changed while it was opened", where=state.path, remedy="Compile the model again")
+    return graph
+
+
+def _closed_behind(graph: Any, held: BinaryIO) -> Any:
+    """The graph of the file, now closed. This is a step of its own: where a fork comes before its end, the child reads again."""
     held.close()
     return graph
 

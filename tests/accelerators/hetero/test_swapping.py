@@ -220,6 +220,11 @@ def test_a_session_ends_once_its_calls_have_ended() -> None:
     assert answers != [None]
 
 
+def test_a_forked_process_reads_the_file_that_its_parent_had_just_read(model) -> None:
+    read = model._left[0][1]
+    assert read(None).inputs[0].name == read(None).inputs[0].name == "x"
+
+
 FORKS = """
 import os, sys, threading
 import numpy as np, partita as pt
