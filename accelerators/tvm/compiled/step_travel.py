@@ -15,9 +15,10 @@ from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.exported_words import ExportedWords, read_words
 from accelerators.tvm.compiled.step_list import Slot, Step, StepList
 from accelerators.tvm.compiled.stepwise import CompiledSteps
-from accelerators.tvm.compiled.subgraph import Launch, RunsOn
+from accelerators.tvm.compiled.subgraph import RunsOn
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
 
@@ -61,17 +62,13 @@ def read(
     """The subgraph that `export` wrote. Nothing of it is built before it is asked for."""
     where = f"subgraph {graph.name!r}"
     words, binaries = _taken_apart(data, where)
-    if words["weights"] != len(weights):
-        raise AcceleratorError(f"it needs {words['weights']} weights, and {len(weights)} came with it", where=where)
-    constants = words["outputs"].count("constant")
-    own, late = weights[: len(weights) - constants], iter(weights[len(weights) - constants :])
-    outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in words["outputs"])
+    said = read_words(words, weights, where)
     try:
-        steps, launches = _step_list(words), [Launch.of(row) for row in words["launches"]]
+        steps = _step_list(words)
     except (TypeError, ValueError, KeyError, IndexError):
         cause = "its list of launches is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
-    _check(steps, own, graph, where)
+    _check(steps, said, graph, where)
 
     def again() -> CompiledSteps:
         if is_skeleton(graph):
@@ -79,10 +76,9 @@ def read(
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
-    assembled = Assembled(steps, tuple(own), (), outputs, tuple(map(str, words.get("checks", ()))))
-    compiled = kind(assembled, launches, again, runs_on, perf_count)
+    compiled = kind(Assembled(steps, said.weights, (), said.outputs, said.checks), said.launches, again, runs_on, perf_count)
     compiled.binaries = binaries
-    compiled.notes = tuple(map(str, words.get("notes", ())))
+    compiled.notes = said.notes
     return compiled
 
 
@@ -116,14 +112,17 @@ def _size(written: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _check(steps: StepList, weights: Sequence[Any], graph: Graph, where: str) -> None:
-    """AcceleratorError if a value does not fit into its memory, or stands for another type than the body's or the weight's."""
+def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> None:
+    """AcceleratorError if a value does not fit into its memory, stands for another type than the body's or the weight's, or is
+    an output that there is not."""
     types = [node[0].type for node in graph.inputs]
     wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
-    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in weights]
+    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
     blocks = range(len(steps.blocks))
     used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
     fits = all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
+    ends = range(-len(types), len(steps.outputs))
+    fits = fits and all(origin in ends for origin in said.outputs if isinstance(origin, int))
     if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(block in blocks for block in used):
         cause = "its list of launches is for other inputs or weights, or for less memory"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")

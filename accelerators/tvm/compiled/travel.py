@@ -17,7 +17,8 @@ from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.linking import MISSING, NEEDED, can_link, share
 from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from accelerators.tvm.compiled.exported_words import read_words
+from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.tvm_errors import first_line, quiet
 from accelerators.tvm.run.runtime import load_library
@@ -77,14 +78,8 @@ def read(
     """The subgraph that `export` wrote. Its code is loaded into this process."""
     where = f"subgraph {graph.name!r}"
     head, library = _taken_apart(data, where)
-    if head["weights"] != len(weights):
-        raise AcceleratorError(f"it needs {head['weights']} weights, and {len(weights)} came with it", where=where)
-    constants = head["outputs"].count("constant")
-    late = iter(weights[len(weights) - constants :])
-    outputs = tuple(next(late) if origin == "constant" else int(origin) for origin in head["outputs"])
-    checks, own = tuple(map(str, head.get("checks", ()))), tuple(weights[: len(weights) - constants])
-    assembled = Assembled(_loaded(library, where), own, (), outputs, checks)
-    launches = _launches(head["launches"], where)
+    said = read_words(head, weights, where)
+    assembled = Assembled(_loaded(library, where), said.weights, (), said.outputs, said.checks)
 
     def again() -> CompiledTvm:
         if is_skeleton(graph):
@@ -92,18 +87,10 @@ def read(
             raise NotSupported(cause, where=where, remedy="Export it with its body")
         return compile_again()
 
-    compiled = CompiledTvm(assembled, launches, again, runs_on, perf_count)
+    compiled = CompiledTvm(assembled, said.launches, again, runs_on, perf_count)
     compiled.library = bytes(library)
-    compiled.notes = tuple(map(str, head.get("notes", ())))
+    compiled.notes = said.notes
     return compiled
-
-
-def _launches(rows: Sequence[Any], where: str) -> list[Launch]:
-    try:
-        return [Launch.of(row) for row in rows]
-    except (TypeError, ValueError):
-        cause = "its list of kernels is not what this version of Partita writes"
-        raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:
@@ -112,7 +99,6 @@ def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
         head = json.loads(data[_LENGTH.size : end])
-        head["outputs"].count("constant")
         return head, memoryview(data)[end:]
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise AcceleratorError(f"this is no subgraph that TVM compiled: {error}", where=where) from None
