@@ -4,9 +4,10 @@
 
 Each model with each number of threads has a fresh process. In it the model is compiled once with symbols for its batch and its
 length, or its height and width; at every size it takes turns with Partita compiled for that very size, and with onnxruntime and
-OpenVINO, which get the same file with its symbols. A ratio is our time over the other's, round by round: its geometric mean
-over the sizes, and the worst of them with its size. `difference` is the largest to onnxruntime's answer, as a part of its
-largest number; `compiled` is how many sizes Partita compiled by themselves after the first answer, which should be none."""
+OpenVINO, which get the same file with its symbols. A ratio is our time over the other's, round by round, in processor time on
+one thread: its geometric mean over the sizes, and the worst of them with its size. `difference` is the largest to onnxruntime's
+answer, as a part of its largest number; `compiled` is how many sizes Partita compiled by themselves after the first answer,
+which should be none."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from benchmarks.peers import onnxruntime as onnxruntime_peer
 from benchmarks.peers import openvino as openvino_peer
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
-from benchmarks.timing import clocked, geometric_mean, interleaved, ratio
+from benchmarks.timing import clock_for, clocked, geometric_mean, interleaved, ratio
 from graph.types import TensorType
 
 MEASURED = ("bert", "gpt2", "vit-any", "resnet50", "unet-any")
@@ -104,7 +105,7 @@ def row(name: str, threads: int, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def measured(name: str, threads: int, count: int, seconds: float) -> list[dict[str, Any]]:
     """For each size the ratios to the others, and the difference to onnxruntime."""
-    config, rows = {"NUM_THREADS": threads}, []
+    config, rows = {"NUM_THREADS": threads}, list[dict[str, Any]]()
     graph = pt.apply_pass(MODELS[name](), "InferShape", strict=False)
     model = pt.compile(graph, "cpu", config=config)
     with tempfile.TemporaryDirectory(prefix="partita-bench-") as folder:
@@ -118,7 +119,7 @@ def measured(name: str, threads: int, count: int, seconds: float) -> list[dict[s
             ours = {"any size": partial(_called, model, given), "this size": partial(_called, fixed, given)}
             every = {**ours, **{peer: partial(call, given) for peer, call in calls.items()}}
             far = error(every["any size"](), every["onnxruntime"]())
-            times = interleaved({who: clocked(call) for who, call in every.items()}, seconds)
+            times = interleaved({who: clocked(call, clock_for(threads)) for who, call in every.items()}, seconds)
             ratios = {other: ratio([times["any size"]], [times[other]]).value for other in OTHERS}
             size = " x ".join(map(str, sizes.values()))
             rows.append({"size": size, "ratios": ratios, "error": far, "compiled": compiled_alone(model)})
