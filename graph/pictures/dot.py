@@ -16,6 +16,9 @@ from graph.words import counted
 PALETTE = ("#a6cee3", "#b2df8a", "#fdbf6f", "#fb9a99", "#cab2d6", "#ffff99", "#8dd3c7", "#d9d9d9", "#fccde5", "#bc80bd")
 """Fill colours, given out in order of first appearance."""
 
+FRAME = "#f2f2f2"
+"""Fills an open call that nothing colours."""
+
 SMALL_BODY = 24
 """Bodies of calls with more ops than this are drawn as one box."""
 
@@ -126,8 +129,8 @@ class _Drawing:
         assert node.subgraph is not None
         self.count += 1
         affinity = "" if node.affinity is None else f" @{node.affinity}"
-        self.line(frame, f"subgraph cluster_c{self.count} {{ label={label(node.name + affinity)}; style=filled;")
-        self.line(frame, f"color={self.colour(node)}; fontsize=10;")
+        self.line(frame, f"subgraph cluster_c{self.count} {{ label={label(node.name + affinity)}; style=\"rounded,filled\";")
+        self.line(frame, f"color=grey60; fillcolor={self.colour(node, FRAME)}; fontsize=10;")
         bound = [values[e] if e is not None else _Source(None, "", None) for e in node.inputs]
         ends = self.graph(node.subgraph, bound, depth + 1, frame)
         self.line(frame, "}")
@@ -148,11 +151,11 @@ class _Drawing:
             self.edge(values[entry], box)
         return box
 
-    def colour(self, node: Node) -> str:
-        """The fill colour that stands for the node's device or whatever the caller colours by."""
+    def colour(self, node: Node, plain: str = "white") -> str:
+        """The fill colour that stands for the node's device or whatever the caller colours by; the plain one for nothing."""
         key = self.colour_by(node)
         if key is None:
-            return '"white"'
+            return f'"{plain}"'
         return f'"{self.colours.setdefault(key, PALETTE[len(self.colours) % len(PALETTE)])}"'
 
     def edge(self, source: _Source, target: str) -> None:

@@ -46,13 +46,18 @@ digraph {
 
 def test_a_call_is_a_frame_and_its_inputs_are_what_is_bound() -> None:
     text = to_dot(parse(NET))
-    assert 'subgraph cluster_c3 { label="p @cpu"; style=filled;' in text
+    assert 'subgraph cluster_c3 { label="p @cpu"; style="rounded,filled";' in text
     assert 'n4 [label="Relu\\nb", fillcolor="white"]' in text
     assert "n2 -> n4 " in text, "the body's input is the outer value"
     assert "n2 -> out0 " in text, "an output of the body that is its input goes around the call"
     assert 'n5 [label="Add\\nc\\nw: float32[2]"' in text, "constants stand in the box that reads them"
     assert 'out2 [label="w\\nw: float32[2]"' in text
     assert "n2 -> n6 [style=dotted]" in text
+
+
+def test_a_call_on_no_device_is_a_frame_too() -> None:
+    text = to_dot(parse("func f(a) -> (b) { b = Relu(a) }\ngraph g(x) -> (y) { y = call f(x) }"))
+    assert 'color=grey60; fillcolor="#f2f2f2";' in text
 
 
 def test_a_call_of_a_large_body_is_one_box() -> None:
