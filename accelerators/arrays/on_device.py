@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ class DeviceArray(ABC):
     def _fill(self, array: Array) -> None: ...
 
     @abstractmethod
+    def copied(self) -> DeviceArray:
+        """A copy in the memory of the same device."""
+
+    @abstractmethod
     def shares(self, other: Any) -> bool:
         """May the other value lie in the same memory?"""
 
@@ -63,8 +68,20 @@ class DeviceArray(ABC):
         return f"<{type(self).__name__} {self.dtype.name}{list(self.shape)}>"
 
 
+class Destination(Enum):
+    """Where an output is to be that has no array yet."""
+
+    ON_DEVICE = "device"
+    """In the memory of the device that computes it, in a new array."""
+
+
+ON_DEVICE = Destination.ON_DEVICE
+
 Target = Array | DeviceArray
 """An array that an output is written to."""
+
+Wanted = Target | Destination
+"""What a caller asks for an output: an array that it is written to, or where it is to be."""
 
 Reader = Callable[[Any], "DeviceArray | Array | None"]
 """Makes an array of a library's own: one on the device, or a copy where kernels cannot read it as it lies; None for others."""

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelerators.arrays.on_device import ON_DEVICE
 from accelerators.building.crews import SideBySide
 from accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
 from accelerators.interface.laid_out import run_laid_out
@@ -290,7 +291,8 @@ class _StandIn:
         """The outputs, and the rows of the run."""
         assert self._compiled is not None
         start = time.perf_counter()
-        results = run_laid_out(self._compiled, inputs, out)
+        at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
+        results = run_laid_out(self._compiled, inputs, at_host)
         seconds = time.perf_counter() - start
         with self._guard.lock:
             self.calls += 1

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from accelerators.arrays.layout import HOST
-from accelerators.arrays.on_device import at_home
+from accelerators.arrays.on_device import DeviceArray, at_home
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.cached_compiling import compile_cached
@@ -83,6 +83,15 @@ class Unit:
         """The names of its op nodes."""
         return tuple(node.name for node in self.body.nodes if node.is_op)
 
+    @property
+    def keeps_arrays(self) -> bool:
+        """May outputs be left in its device's memory?"""
+        return self.device.accelerator.keeps_arrays
+
+    def put(self, array: Any) -> DeviceArray:
+        """A copy of the host's array in its device's memory."""
+        return self.device.accelerator.configured(self.config).to_device(array)
+
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
         """The body's outputs; whatever the device raises says where."""
         door.enter()
@@ -96,6 +105,10 @@ class Unit:
             raise self.kept(self.failure(error), inputs) from error
         finally:
             door.leave()
+        return self.looked_at(outputs, inputs)
+
+    def looked_at(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs that the device returned, if they are what the body states."""
         if self.compiled.memory == HOST and self.check.fits(outputs):
             return outputs
         try:

@@ -17,6 +17,7 @@ from accelerators.errors import AcceleratorError, BadConfig, NotSupported, Unkno
 from accelerators.interface.compile_story import CompileStory, KernelWork
 from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from accelerators.interface.second_level import SecondLevel
+from accelerators.interface.turns import Turn
 from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
@@ -68,6 +69,8 @@ class CompiledSubgraph:
     16, those that are read-only too."""
     concurrent: bool = False
     """May several threads call `run` at once?"""
+    overlaps: bool = False
+    """Does its device work on its own, so that a run may be asked for part by part, in a `turn`?"""
     notes: Sequence[str] = ()
     """What the compile report tells of it, such as the precision that the device chose."""
     work: Sequence[KernelWork] = ()
@@ -79,8 +82,13 @@ class CompiledSubgraph:
         """The body's outputs for these inputs, both in the body's order.
 
         `out` holds for each output an array to write to, or None; the array returned is the one that counts. No later run may
-        write to it, and none to the inputs. Dtypes and sizes are those that the body states."""
+        write to it, and none to the inputs. Dtypes and sizes are those that the body states. On a device that `keeps_arrays`
+        an output may be asked for ON_DEVICE: in a new array in the device's memory."""
         raise NotSupported(f"{type(self).__name__} does not define run", remedy="Define run(inputs, out=None)")
+
+    def turn(self, waits: bool = True) -> Turn | None:
+        """The next turn to run it; None if another caller has its turn and that is not to be waited for."""
+        raise NotSupported(f"{type(self).__name__} does not define turn", remedy="Define it, or leave overlaps at False")
 
     def takes(self, array: DeviceArray) -> bool:
         """May `run` be given this array on a device, to read as an input or to write an output to? False: it gets host arrays."""
@@ -196,6 +204,9 @@ class Accelerator:
 
     isolates_itself: ClassVar[bool] = False
     """Does the device itself do what ISOLATE asks for? Else it is put into a child process: see `accelerators.isolation`."""
+
+    keeps_arrays: ClassVar[bool] = False
+    """Has it memory of its own that arrays are put into (`to_device`), and in which its subgraphs leave outputs ON_DEVICE?"""
 
     _supports_takes_config: ClassVar[bool] = False
 

@@ -166,7 +166,8 @@ class CompiledModel:
         """The outputs for these inputs, given by position, as one dictionary, or by keyword.
 
         `out` may hold arrays to write the outputs to: one, a list with one (or None) for each output, or some by name. Arrays in
-        a device's memory are read and written there by the device that has them."""
+        a device's memory are read and written there by the device that has them. The word "device" leaves an output in new memory
+        of the device that computes it."""
         arrays = self._checker.arrays(args, named)
         due = 0 if self._recorder is None else self._recorder.due()
         plain = not (due or self.measured or self._closed or self._claims)

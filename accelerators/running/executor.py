@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
-from accelerators.arrays.on_device import DeviceArray, Target
+from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from accelerators.errors import InputError, RunError
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
+from accelerators.running.overlapping import Overlap
 from accelerators.running.side_by_side import Trial
 from accelerators.running.spans import Spans
 from accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
@@ -37,17 +38,17 @@ Watcher = Callable[[Step, Values], None]
 class Runs(Protocol):
     """An object that runs a model."""
 
-    def run(self, arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
+    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Compute the outputs for these inputs."""
 
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does; the observer is called around each step."""
 
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does, side by side too; the observer is called around each step, on the step's thread."""
 
     def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Target | None] | None = None, observer: Observer | None = None
+        self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
     ) -> list[Any]:
         """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
 
@@ -90,23 +91,25 @@ class Executor:
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._direct = self._only_step()
+        overlap = Overlap(plan)
+        self._overlap = overlap if overlap.gains else None
         self._read = {slot for step in plan.steps for slot in step.reads}
         self._maker = {slot: (i, k) for i, step in enumerate(plan.steps) for k, slot in enumerate(step.makes)}
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
+    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """The outputs for these inputs, each the caller's own; `out` holds for each output an array to fill, or None."""
         if self._direct is not None and out is None:
             return self._owned(list(self._direct(arrays, None)), arrays)
         return self._side_by_side_or_not(arrays, out)
 
     @at_a_device()
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Compute the outputs as `run` does; the observer is called around each step, on whichever thread runs it."""
         return self._side_by_side_or_not(arrays, out, observer)
 
     def _side_by_side_or_not(
-        self, arrays: list[Any], out: Sequence[Target | None] | None, observer: Observer | None = None
+        self, arrays: list[Any], out: Sequence[Wanted | None] | None, observer: Observer | None = None
     ) -> list[Any]:
         if self._trial.decided is False or out is not None:
             return self._in_turn(arrays, out, observer)
@@ -117,7 +120,7 @@ class Executor:
         return outputs
 
     @at_a_device()
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Compute the outputs one step after the other; the observer is called around each."""
         return self._in_turn(arrays, out, observer)
 
@@ -126,7 +129,7 @@ class Executor:
         self,
         arrays: list[Any],
         watcher: Watcher,
-        out: Sequence[Target | None] | None = None,
+        out: Sequence[Wanted | None] | None = None,
         observer: Observer | None = None,
     ) -> list[Any]:
         """Compute the outputs as `observed` does; the watcher is shown the values behind each step."""
@@ -162,7 +165,7 @@ class Executor:
     def _in_turn(
         self,
         arrays: list[Any],
-        out: Sequence[Target | None] | None,
+        out: Sequence[Wanted | None] | None,
         observer: Observer | None = None,
         watcher: Watcher | None = None,
     ) -> list[Any]:
@@ -173,6 +176,18 @@ class Executor:
         values: Values = [*arrays, *self.plan.rest]
         block = workspace.block
         buffers = workspace.buffers if out is None else self._with_targets(workspace.buffers, arrays, out)
+        if self._overlap is not None and observer is None and watcher is None:
+            self._overlap.run(values, buffers, block)
+        else:
+            self._one_by_one(values, buffers, block, observer, watcher)
+        outputs = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
+        self._pool.append(workspace)
+        return outputs
+
+    def _one_by_one(
+        self, values: Values, buffers: list[Any], block: Any, observer: Observer | None, watcher: Watcher | None
+    ) -> None:
+        """Run each step to its end before the next one."""
         for step, listed in zip(self.plan.steps, buffers):
             if observer is None:
                 step.run(values, listed, block)
@@ -182,9 +197,6 @@ class Executor:
                 watcher(step, values)
             for slot in step.frees:
                 values[slot] = None
-        outputs = self._owned([values[slot] for slot in self.plan.outputs], arrays, out)
-        self._pool.append(workspace)
-        return outputs
 
     def _by_levels(self, arrays: list[Any], observer: Observer | None = None) -> list[Any]:
         """Steps that do not wait for each other run on threads, without shared buffers."""
@@ -211,15 +223,16 @@ class Executor:
                 self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "partita-step")
             return self._threads
 
-    def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Target | None]) -> list[Any]:
-        """The buffers with the caller's arrays in the places of outputs that a device may write there directly."""
+    def _with_targets(self, buffers: list[list[Any] | None], arrays: list[Any], out: Sequence[Wanted | None]) -> list[Any]:
+        """The buffers with the caller's arrays in the places of outputs that a device may write there directly, and ON_DEVICE
+        where it may leave them."""
         mixed = list(buffers)
         for slot, target in zip(self.plan.outputs, out, strict=True):
             position = self._maker.get(slot)
             if target is None or position is None:
                 continue
             step = self.plan.steps[position[0]]
-            if isinstance(target, DeviceArray) and (slot in self._read or self.plan.outputs.count(slot) > 1):
+            if isinstance(target, (DeviceArray, Destination)) and (slot in self._read or self.plan.outputs.count(slot) > 1):
                 continue
             if isinstance(step, RunStep) and _takes(step, position[1], target, arrays):
                 listed = list(mixed[position[0]] or [None] * len(step.makes))
@@ -227,7 +240,7 @@ class Executor:
                 mixed[position[0]] = listed
         return mixed
 
-    def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
+    def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
         shares = Spans(arrays).may_share if len(values) > FEW else partial(_may_share_any, arrays)
         if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays, values):
@@ -236,13 +249,33 @@ class Executor:
             values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
         given = set() if out is None else set(map(id, out))
         for i, value in enumerate(values):
-            if out is not None and out[i] is not None:
-                values[i] = value if value is out[i] else _copied_to(out[i], value, i)
+            wanted = None if out is None else out[i]
+            if isinstance(wanted, Destination) and self._stays_on_device(i, value):
+                values[i] = self._left(i, value, given)
+            elif wanted is not None and not isinstance(wanted, Destination):
+                values[i] = value if value is wanted else _copied_to(wanted, value, i)
             elif id(value) not in given and self._is_fresh(value, shares, arrays, values):
                 given.add(id(value))
             else:
                 values[i] = self._copied(value)
         return values
+
+    def _stays_on_device(self, output: int, value: Any) -> bool:
+        """Is the value on a device, or does one make it that could have left it there?"""
+        if isinstance(value, DeviceArray):
+            return True
+        step, _ = self._maker.get(self.plan.outputs[output], (None, 0))
+        unit = None if step is None else self.plan.steps[step].unit
+        return unit is not None and unit.keeps_arrays and isinstance(value, np.ndarray) and not value.dtype.hasobject
+
+    def _left(self, output: int, value: Any, given: set[int]) -> DeviceArray:
+        """The value in an array on the device that makes it, which no other output has."""
+        if not isinstance(value, DeviceArray):
+            return self.plan.steps[self._maker[self.plan.outputs[output]][0]].unit.put(value)
+        if id(value) in given:
+            return value.copied()
+        given.add(id(value))
+        return value
 
     def _is_fresh(self, value: Any, shares: Callable[[Array], bool], arrays: list[Any], values: list[Any]) -> bool:
         """Is it an array that lies in no input, constant or other output? (Memory that is no numpy array's is an engine's, which
@@ -261,6 +294,8 @@ class Executor:
     def _copied(self, value: Any) -> Any:
         if isinstance(value, (np.ndarray, np.generic)):
             return np.array(value)
+        if isinstance(value, DeviceArray):
+            return value.numpy()
         return [self._copied(item) for item in value] if isinstance(value, list) else value
 
 
@@ -277,8 +312,7 @@ def _run_step(step: Step, values: Values, observer: Observer | None) -> None:
         observer(step, lambda: step.run(values, None, None))
 
 
-def _copied_to(target: Target | None, value: Any, output: int) -> Target:
-    assert target is not None
+def _copied_to(target: Target, value: Any, output: int) -> Target:
     array = np.asarray(value)
     if array.shape != target.shape or array.dtype != target.dtype:
         cause = f"the output is {array.dtype.name}{list(array.shape)}, and the array {target.dtype.name}{list(target.shape)}"
@@ -290,14 +324,16 @@ def _copied_to(target: Target | None, value: Any, output: int) -> Target:
     return target
 
 
-def _is_overwritten(value: Any, output: int, out: Sequence[Target | None]) -> bool:
+def _is_overwritten(value: Any, output: int, out: Sequence[Wanted | None]) -> bool:
     """Does the value, which may be an input, lie where another output is to be written?"""
     others = [target for i, target in enumerate(out) if i != output and isinstance(target, np.ndarray)]
     return isinstance(value, np.ndarray) and any(np.may_share_memory(value, target) for target in others)
 
 
-def _takes(step: RunStep, output: int, target: Target, arrays: list[Any]) -> bool:
-    """May the device write this output straight into the caller's array?"""
+def _takes(step: RunStep, output: int, target: Wanted, arrays: list[Any]) -> bool:
+    """May the device write this output straight into the caller's array, or leave it where it makes it?"""
+    if isinstance(target, Destination):
+        return step.unit.keeps_arrays
     if isinstance(target, DeviceArray):
         stated = array_layout(step.types[output]) == (target.dtype, target.shape)
         return stated and step.unit.compiled.takes(target) and not any(map(target.shares, arrays))

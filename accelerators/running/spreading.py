@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from accelerators.arrays.on_device import Target
+from accelerators.arrays.on_device import Wanted
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.executor import Observer, Runs, Watcher
 
@@ -24,23 +24,23 @@ class Spreading:
         self.renew()
         renewed_in_children(self)
 
-    def run(self, arrays: list[Any], out: Sequence[Target | None] | None = None) -> list[Any]:
+    def run(self, arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """The outputs for these inputs, by the executor that is the least busy."""
         with self._taken() as executor:
             return executor.run(arrays, out)
 
-    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def observed(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Run once on the least busy executor; the observer is called around each step."""
         with self._taken() as executor:
             return executor.observed(arrays, observer, out)
 
-    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Target | None] | None = None) -> list[Any]:
+    def traced(self, arrays: list[Any], observer: Observer, out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """Run once on the least busy executor; the observer is called around each step, on the step's thread."""
         with self._taken() as executor:
             return executor.traced(arrays, observer, out)
 
     def watched(
-        self, arrays: list[Any], watcher: Watcher, out: Sequence[Target | None] | None = None, observer: Observer | None = None
+        self, arrays: list[Any], watcher: Watcher, out: Sequence[Wanted | None] | None = None, observer: Observer | None = None
     ) -> list[Any]:
         """Run once on the least busy executor; the watcher is shown the values behind each step."""
         with self._taken() as executor:

@@ -5,6 +5,7 @@ Values stand in numbered slots: the inputs first, then constants, then what the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from accelerators.arrays.layout import HOST, array_layout
 from accelerators.building.units import Unit
 from accelerators.errors import CompileError, RunError
 from accelerators.process.ending import at_a_device
+from accelerators.running.asking_early import begun_early, ends_of
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -48,7 +50,12 @@ class RunStep:
 
         A value in the block of buffers must lie where it was planned, or it would be overwritten.
         """
-        results = self.unit.run([values[i] for i in self.reads], buffers)
+        self.store(self.unit.run([values[i] for i in self.reads], buffers), values, buffers, block)
+
+    def store(
+        self, results: Sequence[Any], values: Values, buffers: Sequence[Any] | None, block: np.ndarray[Any, Any] | None
+    ) -> None:
+        """Store the outputs."""
         if block is None:
             for slot, value in zip(self.makes, results):
                 values[slot] = value
@@ -106,6 +113,13 @@ class CopyStep:
 Step = RunStep | CopyStep
 
 
+def overlapping(steps: Sequence[Step]) -> list[bool]:
+    """Whether each step may be begun, and finished later. Not one whose compiled subgraph is another step's too: the second one
+    would wait for the first."""
+    uses = Counter(id(step.unit.compiled) for step in steps if isinstance(step, RunStep))
+    return [isinstance(step, RunStep) and step.unit.compiled.overlaps and uses[id(step.unit.compiled)] == 1 for step in steps]
+
+
 @attrs.frozen(slots=True)
 class Buffer:
     """The part of the block that holds one value between subgraphs."""
@@ -140,6 +154,8 @@ class RunPlan:
     """The values between subgraphs whose size is known."""
     block_size: int
     """The bytes that they take, those that are not alive together in the same place."""
+    ends: Mapping[int, int]
+    """By the number of each step that may be begun and finished later: the step before which it is finished."""
 
     @property
     def levels(self) -> list[list[int]]:
@@ -180,10 +196,17 @@ class _Planner:
             if node.is_op:
                 self.add_call(node, absent)
         outputs = tuple([self.slot_of(entry, HOST, None) for entry in self.graph.outputs])
-        last = {slot: i for i, step in enumerate(self.steps) for slot in (*step.makes, *step.reads)}
+        overlaps = overlapping(self.steps)
+        if any(overlaps):
+            self.steps = begun_early(self.steps, overlaps)
+        ends = ends_of(self.steps, overlapping(self.steps))
+        last: dict[int, int] = {}
+        for i, step in enumerate(self.steps):
+            until = min(ends.get(i, i), len(self.steps) - 1)
+            last.update({slot: max(until, last.get(slot, 0)) for slot in (*step.makes, *step.reads)})
         self.set_frees(last, set(outputs))
         buffers, size = self.plan_buffers(last, set(outputs))
-        return RunPlan(len(self.graph.inputs), tuple(self.rest), tuple(self.steps), outputs, tuple(buffers), size)
+        return RunPlan(len(self.graph.inputs), tuple(self.rest), tuple(self.steps), outputs, tuple(buffers), size, ends)
 
     def new(self, value: Any = None) -> int:
         self.rest.append(value)

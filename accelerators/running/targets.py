@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, Target, on_device
+from accelerators.arrays.on_device import ON_DEVICE, Destination, DeviceArray, Target, Wanted, on_device
 from accelerators.errors import InputError
 from graph.errors import did_you_mean
 from graph.types import TensorType, Type, dtype_name, numpy_dtype
 
 
-def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Target | None]:
-    """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name."""
-    if isinstance(out, Mapping):
+def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Wanted | None]:
+    """For each output the array to fill, of what the caller gave as `out`: one array, several in order, or some by name. The word
+    "device" in the place of an array stands for a new one where the output is computed, alone for such of all outputs."""
+    listed: list[Any]
+    if isinstance(out, str):
+        listed = [out] * len(names)
+    elif isinstance(out, Mapping):
         unknown = [name for name in out if name not in names]
         if unknown:
             remedy = did_you_mean(str(unknown[0]), names) or f"The outputs are {', '.join(names)}"
@@ -35,6 +39,9 @@ def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], whe
         if array is None:
             continue
         title = f"{where}, out for {name!r}"
+        if isinstance(array, str):
+            listed[i] = _destination(array, title)
+            continue
         target = _target(array)
         if target is None:
             cause = "it is no numpy array that may be written to, nor one on a device in one piece"
@@ -58,7 +65,14 @@ def _target(value: Any) -> Target | None:
     return there if isinstance(there, DeviceArray) else None
 
 
-def _share(one: Target, other: Target | None) -> bool:
+def _destination(word: str, title: str) -> Destination:
+    if word != ON_DEVICE.value:
+        remedy = f'Say "{ON_DEVICE.value}", or give an array of pt.to_device'
+        raise InputError(f"{word!r} is nowhere for an output to be", where=title, remedy=remedy)
+    return ON_DEVICE
+
+
+def _share(one: Target, other: Wanted | None) -> bool:
     """May two arrays lie in the same memory?"""
     if isinstance(one, DeviceArray):
         return one.shares(other)

@@ -54,6 +54,7 @@ class CudaAccelerator(TvmAccelerator):
     replayed as one."""
 
     name = "cuda"
+    keeps_arrays = True
     config_keys = {
         **GPU_KEYS, "ARCH": Key("", _architecture), "PRECISION": PRECISION_OR_TF32, "CUDA_GRAPHS": Key(True, flag),
     }

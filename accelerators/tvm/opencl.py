@@ -29,6 +29,7 @@ class OpenClAccelerator(TvmAccelerator):
     """An OpenCL device; DEVICE_ID counts them, GPUs first."""
 
     name = "opencl"
+    keeps_arrays = True
     config_keys = GPU_KEYS
 
     def __init__(self) -> None:

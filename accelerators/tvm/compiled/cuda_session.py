@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import Target
+from accelerators.arrays.on_device import Destination, Target, Wanted
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.step_list import Slot, Step, StepList
 from accelerators.tvm.compiled.stepwise import bound_arrays, uses_of
-from accelerators.tvm.run.cuda_arrays import CudaArray
+from accelerators.tvm.run.cuda_arrays import CudaArray, empty
 from accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, Kernel, Owned
 from accelerators.tvm.run.cuda_library import CudaError, call, created
 from graph.types import Array, numpy_dtype
@@ -25,14 +26,18 @@ RECORDED = 8
 """The number of recorded runs that are kept: one for each set of addresses that arrays of the caller's have on the GPU."""
 
 
+HOST, AT_HAND = 0, -1
+"""In the place of an address: a value of the host's, and one that is in the session's own memory already, or stays there."""
+
+
 @attrs.frozen(slots=True)
 class _Run:
     """What one run reads and writes."""
 
     inputs: tuple[int, ...]
-    """The addresses of the inputs that are on the GPU; 0 for those of the host."""
+    """The addresses of the inputs that are on the GPU; else HOST, or AT_HAND for those that were sent before."""
     results: tuple[int, ...]
-    """The addresses of the results that stay there; 0 for those of the host."""
+    """The addresses of the results that are to be there; else HOST, or AT_HAND for those that are copied behind the run."""
     bound: tuple[tuple[int, int], ...]
     """Addresses that kernels get in the place of pieces of memory."""
 
@@ -40,7 +45,7 @@ class _Run:
 class CudaSession:
     """Pieces of memory with the weights in them, a stream of its own, and pinned memory for what comes and goes.
 
-    Everything that a run does goes into the stream, and is waited for once, at the end."""
+    Everything that a run does goes into the stream, and is waited for once, when it is finished."""
 
     def __init__(
         self, steps: StepList, kernels: Mapping[str, Kernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
@@ -59,34 +64,63 @@ class CudaSession:
         self._records = records
         self._recorded: OrderedDict[_Run, Owned] = OrderedDict()
         self._last: _Run | None = None
+        self._sent: set[int] = set()
+        self._results: list[Target] = []
         with driver.current():
             for slot, weight in zip(steps.inputs[given:], weights, strict=True):
                 self._send(self._blocks[slot.block], np.asarray(weight, order="C"))
             self._wait()
 
-    def run(self, inputs: Sequence[Any], targets: Mapping[int, Target]) -> list[Target]:
-        """The results, in the arrays meant for them where there are any. Kernels use arrays on the GPU where they are."""
-        results = [
-            targets[i] if i in targets else np.empty(slot.shape, numpy_dtype(slot.dtype))
-            for i, slot in enumerate(self._steps.outputs)
-        ]
-        bound = bound_arrays(self._steps, inputs, targets, CudaArray)
-        addresses = tuple((block, array.address) for block, array in bound.items())
-        run = _Run(tuple(map(_address, inputs)), tuple(map(_address, results)), addresses)
+    def send(self, number: int, array: Array) -> None:
+        """Let an input of the run that comes next go to the GPU."""
+        passage = self._given[number]
         with self._driver.current():
-            try:
-                for passage, array in zip(self._given, inputs, strict=True):
-                    if not isinstance(array, CudaArray):
-                        np.copyto(passage.pinned, array)
-                if any((*run.inputs, *run.results)):
-                    self._wait_for_others()
-                self._begin(run)
-            finally:
-                self._wait()
+            np.copyto(passage.pinned, array)
+            self._send(self._blocks[passage.slot.block], passage.pinned)
+        self._sent.add(number)
+
+    def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
+        """Put a run into the stream. Kernels use arrays on the GPU where they are.
+
+        Results that get new arrays on the GPU are copied there behind the run: so it is the one that was recorded."""
+        slots = self._steps.outputs
+        new = {i: self._room(slots[i]) for i, target in wanted.items() if isinstance(target, Destination)}
+        targets = {i: target for i, target in wanted.items() if not isinstance(target, Destination)}
+        bound = bound_arrays(self._steps, inputs, targets, CudaArray)
+        run = _Run(
+            tuple(AT_HAND if i in self._sent else _address(value) for i, value in enumerate(inputs)),
+            tuple(AT_HAND if i in new else _address(targets.get(i)) for i in range(len(slots))),
+            tuple((block, array.address) for block, array in bound.items()),
+        )
+        for i, (passage, array) in enumerate(zip(self._given, inputs, strict=True)):
+            if run.inputs[i] == HOST:
+                np.copyto(passage.pinned, array)
+        with self._driver.current():
+            if any(address > 0 for address in (*run.inputs, *run.results)):
+                self._wait_for_others()
+            self._begin(run)
+            for i, array in new.items():
+                block = slots[i].block
+                self._within(array.address, dict(run.bound).get(block, self._blocks[block]), array.nbytes)
+        news = {**targets, **new}
+        self._results = [
+            news[i] if i in news else np.empty(slot.shape, numpy_dtype(slot.dtype)) for i, slot in enumerate(slots)
+        ]
+
+    def finish(self) -> list[Target]:
+        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+        results = self._results
+        self.wait()
         for passage, result in zip(self._made, results, strict=True):
             if isinstance(result, np.ndarray):
                 np.copyto(result, passage.pinned)
         return results
+
+    def wait(self) -> None:
+        """Wait for all that is in the stream: the next run begins anew."""
+        self._sent, self._results = set(), []
+        with self._driver.current():
+            self._wait()
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""
@@ -138,7 +172,7 @@ class CudaSession:
         """All copies and launches of a run, one behind the other."""
         stream, bound = self._stream.handle, dict(run.bound)
         for passage, address in zip(self._given, run.inputs, strict=True):
-            if not address:
+            if address == HOST:
                 self._send(self._blocks[passage.slot.block], passage.pinned)
         with self._arguments(bound):
             for number, launch in enumerate(self._launches):
@@ -146,11 +180,15 @@ class CudaSession:
                 launch.begin(stream)
                 self._mark(number, 1)
         for passage, target in zip(self._made, run.results, strict=True):
-            source, size = bound.get(passage.slot.block, self._blocks[passage.slot.block]), passage.pinned.nbytes
-            if size and not target:
+            source, size = bound.get(passage.slot.block, self._blocks[passage.slot.block]), passage.nbytes
+            if target == HOST and size:
                 call("cuMemcpyDtoHAsync_v2", passage.pinned.ctypes.data, source, size, stream)
-            elif size and target != source:
-                call("cuMemcpyDtoDAsync_v2", target, source, size, stream)
+            elif target != AT_HAND:
+                self._within(target, source, size)
+
+    def _room(self, slot: Slot) -> CudaArray:
+        """A new array for a result."""
+        return empty(self._driver, tuple(slot.shape), numpy_dtype(slot.dtype))
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, int]) -> Iterator[None]:
@@ -167,6 +205,10 @@ class CudaSession:
     def _send(self, target: int, array: Array) -> None:
         if array.nbytes:
             call("cuMemcpyHtoDAsync_v2", target, array.ctypes.data, array.nbytes, self._stream.handle)
+
+    def _within(self, target: int, source: int, size: int) -> None:
+        if size and target != source:
+            call("cuMemcpyDtoDAsync_v2", target, source, size, self._stream.handle)
 
     def _mark(self, number: int, which: int) -> None:
         if self._events:
@@ -190,13 +232,16 @@ class _Passage:
         self._pinned: Array | None = None
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the value."""
+        return math.prod(self.slot.shape) * numpy_dtype(self.slot.dtype).itemsize
+
+    @property
     def pinned(self) -> Array:
         """The value in memory of the host's that does not move."""
         if self._pinned is None:
-            dtype = numpy_dtype(self.slot.dtype)
-            size = int(np.prod(self.slot.shape, dtype=np.int64)) * dtype.itemsize
-            memory = self._driver.pinned(size) if size else np.empty(0, np.uint8)
-            self._pinned = memory.view(dtype).reshape(self.slot.shape)
+            memory = self._driver.pinned(self.nbytes) if self.nbytes else np.empty(0, np.uint8)
+            self._pinned = memory.view(numpy_dtype(self.slot.dtype)).reshape(self.slot.shape)
         return self._pinned
 
 
@@ -222,4 +267,4 @@ def _bits(number: Number) -> int:
 
 
 def _address(value: Any) -> int:
-    return value.address if isinstance(value, CudaArray) else 0
+    return value.address if isinstance(value, CudaArray) else HOST

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, Target
+from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from accelerators.errors import RunError
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.step_list import Slot, StepList
 from accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
-from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes
+from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes, empty
 from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
 from graph.types import Array, numpy_dtype
 
@@ -76,11 +76,14 @@ class _Session:
     def __init__(self, steps: StepList, program: Any, driver: Driver, weights: Sequence[Array], measuring: bool) -> None:
         cl = opencl()
         driver.hold(self, steps.blocks)
-        self._steps = steps
+        self._steps, self._driver = steps, driver
         self._queue = driver.queue(measuring)
         self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
         self._launches = [self._launch(program, step) for step in steps.steps]
         self._events: list[Any] = []
+        self._copies: list[Any] = []
+        self._sent: set[int] = set()
+        self._results: list[Target] = []
         given = len(steps.inputs) - len(weights)
         self._inputs = steps.inputs[:given]
         copies = [self._write(slot, weight) for slot, weight in zip(steps.inputs[given:], weights, strict=True)]
@@ -94,24 +97,45 @@ class _Session:
             kernel.set_arg(i, value)
         return kernel, tuple(g * n for g, n in zip(step.groups, step.local, strict=True)), step.local
 
-    def run(self, inputs: Sequence[Any], targets: Mapping[int, Target]) -> list[Target]:
-        """The results, in the arrays meant for them where there are any. Kernels read and write arrays on the device where they
-        are: for this run alone they are arguments in the place of blocks.
+    def send(self, number: int, array: Array) -> None:
+        """Let an input of the run that comes next go to the device."""
+        self._copies.append(self._write(self._inputs[number], array))
+        self._queue.flush()
+        self._sent.add(number)
 
-        Everything is queued at once, and waited for at the end alone. Until then the events of the copies are held: one that
-        is let go waits for its copy, because it keeps the host's memory."""
+    def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
+        """Queue a run. Kernels read and write arrays on the device where they are: for this run alone they are arguments in the
+        place of blocks.
+
+        Until it is finished the events of the copies are held: one that is let go waits for its copy, because it keeps the host's
+        memory."""
         enqueue, queue, slots = opencl().enqueue_nd_range_kernel, self._queue, self._steps.outputs
+        targets = {i: self._room(slots[i]) if isinstance(target, Destination) else target for i, target in wanted.items()}
         bound = {b: array.buffer for b, array in bound_arrays(self._steps, inputs, targets, OpenClArray).items()}
-        given = zip(self._inputs, inputs, strict=True)
-        copies = [self._write(slot, array) for slot, array in given if not isinstance(array, OpenClArray)]
+        for i, (slot, array) in enumerate(zip(self._inputs, inputs, strict=True)):
+            if i not in self._sent and not isinstance(array, OpenClArray):
+                self._copies.append(self._write(slot, array))
         with self._arguments(bound):
             self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
-        results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
+        self._results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
         blocks = [bound.get(slot.block, self._blocks[slot.block]) for slot in slots]
-        copies += [self._copied(result, block) for result, block in zip(results, blocks, strict=True)]
-        queue.finish()
-        del copies
+        self._copies += [self._copied(result, block) for result, block in zip(self._results, blocks, strict=True)]
+        queue.flush()
+
+    def finish(self) -> list[Target]:
+        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+        results = self._results
+        self.wait()
         return results
+
+    def wait(self) -> None:
+        """Wait for all that is queued: the next run begins anew."""
+        self._queue.finish()
+        self._sent, self._copies, self._results = set(), [], []
+
+    def _room(self, slot: Slot) -> OpenClArray:
+        """A new array for a result, which kernels write to."""
+        return empty(self._driver, tuple(slot.shape), numpy_dtype(slot.dtype))
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:

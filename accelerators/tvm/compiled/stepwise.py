@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, Target
-from accelerators.errors import RunError
+from accelerators.arrays.on_device import DeviceArray, Target, Wanted
 from accelerators.interface.accelerator import ProfileRow
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Origin
 from accelerators.tvm.compiled.step_list import StepList
+from accelerators.tvm.compiled.steps_turn import StepsTurn
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from graph.types import Array
 
@@ -24,8 +24,17 @@ from graph.types import Array
 class Session(Protocol):
     """A subgraph's place on a device: its memory, with the weights, and all that its launches need."""
 
-    def run(self, inputs: Sequence[Any], targets: Mapping[int, Target]) -> list[Target]:
-        """The results, in the arrays meant for them where there are any."""
+    def send(self, number: int, array: Array) -> None:
+        """Let an input of the run that comes next go to the device."""
+
+    def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
+        """Have a run's copies and launches queued, all but the inputs that were sent."""
+
+    def finish(self) -> list[Target]:
+        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+
+    def wait(self) -> None:
+        """Wait for all that is queued: the next run begins anew."""
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""
@@ -33,6 +42,8 @@ class Session(Protocol):
 
 class CompiledSteps(CompiledTvm):
     """A subgraph in a GPU's memory: weights stay there, and launches are queued one behind the other, one run at a time."""
+
+    overlaps = True
 
     def __init__(
         self,
@@ -71,21 +82,42 @@ class CompiledSteps(CompiledTvm):
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The outputs, copied from the device: straight into the arrays of `out` where there are any."""
         with self._lock:
+            turn = StepsTurn(self, _nothing)
             try:
-                with self._driver_errors():
-                    session = self._session = self._session or self._new_session()
-                    results = session.run(inputs, self._targets(out))
-                    if self._perf_count:
-                        self._rows = self._measured_rows(session.times())
-            except RunError:
-                self._session = None  # The next run begins anew: a queue that failed may stay so.
-                raise
+                turn.begin(inputs, out)
+                return turn.finish()
+            finally:
+                turn.give_up()
+
+    def turn(self, waits: bool = True) -> StepsTurn | None:
+        """The next turn to run it; None if another has its turn and that is not to be waited for."""
+        lock = self._lock
+        return StepsTurn(self, lock.release) if lock.acquire(blocking=waits) else None
+
+    @contextmanager
+    def working(self) -> Iterator[Session]:
+        """Its session, while the lock is held. After an error the next run begins anew: a queue that failed may stay so."""
+        try:
+            with self._driver_errors():
+                self._session = self._session or self._new_session()
+                yield self._session
+        except BaseException:
+            self._session = None
+            raise
+
+    def note_times(self, session: Session) -> None:
+        """Keep the rows of the run, where they are asked for."""
+        if self._perf_count:
+            self._rows = self._measured_rows(session.times())
+
+    def outputs(self, results: Sequence[Target], inputs: Sequence[Any]) -> Sequence[Any]:
+        """What the body's outputs are, of what the device computed; RunError where that says that something is wrong."""
         return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
-    def _targets(self, out: Sequence[Any] | None) -> dict[int, Target]:
-        """By the number of a result, the array of the caller's that it is copied to. One result may be several outputs: it goes
-        to the first array, and whoever gave the others copies it."""
-        targets: dict[int, Target] = {}
+    def targets(self, out: Sequence[Any] | None) -> dict[int, Wanted]:
+        """By the number of a result, the array of the caller's that it is copied to, or ON_DEVICE. One result may be several
+        outputs: it goes to the first of these, and whoever gave the others copies it."""
+        targets: dict[int, Wanted] = {}
         for origin, target in zip(self._assembled.outputs, out or ()):
             if not isinstance(origin, np.ndarray) and origin >= 0 and _is_in_one_piece(target):
                 targets.setdefault(origin, target)
@@ -127,8 +159,12 @@ class CompiledSteps(CompiledTvm):
         return step_travel.export(self)
 
 
+def _nothing() -> None:
+    """The lock is given back elsewhere."""
+
+
 def bound_arrays(
-    steps: StepList, inputs: Sequence[Any], targets: Mapping[int, Target], kind: type[DeviceArray]
+    steps: StepList, inputs: Sequence[Any], targets: Mapping[int, Wanted], kind: type[DeviceArray]
 ) -> dict[int, Any]:
     """By the number of a piece of memory, the array of this kind that kernels read or write in its place. What is an input's or a
     weight's own memory too is copied to its target at the end."""
@@ -148,6 +184,8 @@ def uses_of(steps: StepList, bound: Mapping[int, Any]) -> Iterator[tuple[int, in
                 yield number, position, argument
 
 
-def _is_in_one_piece(target: Target | None) -> bool:
+def _is_in_one_piece(target: Wanted | None) -> bool:
     """Can a result be copied to it as it is?"""
-    return isinstance(target, DeviceArray) or (target is not None and target.flags.carray)
+    if isinstance(target, np.ndarray):
+        return bool(target.flags.carray)
+    return target is not None

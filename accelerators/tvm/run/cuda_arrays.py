@@ -61,6 +61,12 @@ class CudaArray(DeviceArray):
         source = np.asarray(array, order="C")
         self._copy("cuMemcpyHtoDAsync_v2", self.address, source.ctypes.data)
 
+    def copied(self) -> CudaArray:
+        """A copy in the GPU's memory."""
+        copy = empty(self.driver, self.shape, self.dtype)
+        self._copy("cuMemcpyDtoDAsync_v2", copy.address, self.address)
+        return copy
+
     def shares(self, other: Any) -> bool:
         """Do they lie in each other's bytes on one GPU?"""
         if not isinstance(other, CudaArray) or other.driver.ordinal != self.driver.ordinal:
@@ -97,15 +103,20 @@ class CudaArray(DeviceArray):
             raise RunError(f"the CUDA driver failed: {error}", where="a copy of an array on device 'cuda'") from error
 
 
-def put(driver: CudaDriver, array: Array) -> CudaArray:
-    """A copy of the array in the GPU's memory; RunError where that has no room for it."""
+def empty(driver: CudaDriver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CudaArray:
+    """An array in the GPU's memory that nobody has written to; RunError where that has no room for it."""
     driver.check_process()
     try:
-        memory = DevicePieces(driver, [max(1, array.nbytes)])
+        memory = DevicePieces(driver, [max(1, math.prod(shape) * dtype.itemsize)])
     except CudaError as error:
         raise RunError(f"the CUDA driver failed: {error}", where=f"device {driver.name}") from error
     (address,) = memory.addresses
-    copy = CudaArray(driver, address, array.shape, array.dtype, memory)
+    return CudaArray(driver, address, shape, dtype, memory)
+
+
+def put(driver: CudaDriver, array: Array) -> CudaArray:
+    """A copy of the array in the GPU's memory; RunError where that has no room for it."""
+    copy = empty(driver, array.shape, array.dtype)
     copy.fill(array)
     return copy
 

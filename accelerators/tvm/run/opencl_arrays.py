@@ -11,7 +11,7 @@ import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, read_by
 from accelerators.errors import RunError
-from accelerators.tvm.run.opencl_driver import Driver, opencl, told
+from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
 from graph.types import Array
 
 
@@ -36,6 +36,14 @@ class OpenClArray(DeviceArray):
         if array.nbytes:
             self._copy(self.buffer, as_bytes(np.asarray(array, order="C")))
 
+    def copied(self) -> OpenClArray:
+        """A copy in another buffer of the same context, which is that of a device of ours."""
+        driver = next(driver for driver in drivers() if driver.context == self.buffer.context)
+        copy = empty(driver, self.shape, self.dtype)
+        if self.nbytes:
+            self._copy(copy.buffer, self.buffer)
+        return copy
+
     def shares(self, other: Any) -> bool:
         """Is it the same buffer, or is one of them a part of the other?"""
         return isinstance(other, OpenClArray) and bool({*_whole(self.buffer)} & {*_whole(other.buffer)})
@@ -49,15 +57,21 @@ class OpenClArray(DeviceArray):
             raise RunError(f"the OpenCL driver failed: {told(error)}", where="a copy of an array on device 'opencl'") from error
 
 
-def put(driver: Driver, array: Array) -> OpenClArray:
-    """A copy of the array in the device's memory; RunError where that has no room for it."""
+def empty(driver: Driver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OpenClArray:
+    """An array in the device's memory that nobody has written to; RunError where that has no room for it."""
     driver.check_process()
-    cl, size = opencl(), max(1, array.nbytes)
+    cl, size = opencl(), max(1, math.prod(shape) * dtype.itemsize)
     try:
-        copy = OpenClArray(cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size), array.shape, array.dtype)
+        array = OpenClArray(cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size), shape, dtype)
     except cl.Error as error:
         raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {driver.name}") from error
-    driver.hold(copy, [size])
+    driver.hold(array, [size])
+    return array
+
+
+def put(driver: Driver, array: Array) -> OpenClArray:
+    """A copy of the array in the device's memory; RunError where that has no room for it."""
+    copy = empty(driver, array.shape, array.dtype)
     copy.fill(array)
     return copy
 

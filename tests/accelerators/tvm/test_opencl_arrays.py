@@ -69,6 +69,60 @@ def test_they_are_read_and_written_where_they_are(relu: pt.CompiledModel, copies
     assert relu.profile(given).rows
 
 
+def test_outputs_left_on_the_device_are_new_arrays(relu: pt.CompiledModel, copies: list[Any]) -> None:
+    """Kernels write to them, nothing is copied, and no later call writes to them."""
+    given = there(X)
+    relu(X)
+    copies.clear()
+    first, second = (relu(given, out="device")[0] for _ in range(2))
+    assert isinstance(first, DeviceArray) and not first.shares(second) and not first.shares(given) and copies == []
+    (third,) = relu(first, out={"y": "device"})
+    relu(-X)
+    for result in (first, second, third):
+        np.testing.assert_array_equal(result.numpy(), np.maximum(X, 0))
+    np.testing.assert_array_equal(relu.start(-X, out="device").result()[0], np.maximum(-X, 0))
+
+
+def test_all_kinds_of_outputs_are_left_on_the_device_each_in_an_array_of_its_own() -> None:
+    given, five = x(), pt.constant(np.full((2,), 5, "float32"))
+    relu, view = pt.op("Relu", given), pt.op("Reshape", given, pt.constant(np.array([8, 4])))
+    outputs = [relu, relu, pt.op("Reshape", relu, pt.constant(np.array([32]))), view, pt.op("Identity", five), given]
+    model, positive = pt.compile(pt.Graph(outputs, name="net"), "opencl"), np.maximum(X, 0)
+    wanted = [positive, positive, positive.reshape(32), X.reshape(8, 4), np.full((2,), 5, "float32"), X]
+    for data in (X, there(X)):
+        results = list(model(data, out="device"))
+        assert [isinstance(result, DeviceArray) for result in results] == [True] * 5 + [False]
+        for i, (result, array) in enumerate(zip(results, wanted, strict=True)):
+            np.testing.assert_array_equal(result, array)
+            assert not any(result.shares(other) for other in results[:i] if isinstance(result, DeviceArray))
+
+
+def test_only_what_the_device_computes_is_left_there() -> None:
+    """An output that the processor reads too goes to the host, and back; without such a device all outputs are the host's."""
+    first = pt.op("Relu", x(), name="a")
+    second = pt.op("Exp", first, name="b")
+    first.affinity, second.affinity = "opencl", "reference"
+    left, beside = pt.compile(pt.Graph([first, second], name="net"), "HETERO:opencl,reference")(X, out="device")
+    assert isinstance(left, DeviceArray) and isinstance(beside, np.ndarray)
+    np.testing.assert_array_equal(left, np.maximum(X, 0))
+    np.testing.assert_allclose(beside, np.exp(np.maximum(X, 0)), rtol=1e-6)
+    (result,) = pt.compile(pt.Graph([pt.op("Relu", x())], name="net"), "reference")(X, out="device")
+    assert isinstance(result, np.ndarray) and not np.may_share_memory(result, X)
+
+
+def test_outputs_of_any_size_are_left_on_the_device() -> None:
+    model = pt.compile(pt.Graph([pt.op("Relu", pt.variable("x", "float32", ("n", 8)))], name="net"), "opencl")
+    for rows in (2, 4, 2):
+        (result,) = model(X[:rows], out="device")
+        assert isinstance(result, DeviceArray) and result.shape == (rows, 8)
+        np.testing.assert_array_equal(result, np.maximum(X[:rows], 0))
+
+
+def test_another_word_is_an_error(relu: pt.CompiledModel) -> None:
+    with pytest.raises(pt.InputError, match=r"""out for 'y': 'cuda' is nowhere for an output to be.*\n  Say "device", or give"""):
+        relu(X, out=["cuda"])
+
+
 def test_results_may_take_the_place_of_what_was_read(relu: pt.CompiledModel) -> None:
     both = there(X)
     relu(both, out=both)

@@ -170,6 +170,178 @@ def test_outputs_that_are_views_inputs_constants_and_one_value_twice() -> None:
             np.testing.assert_array_equal(result, array)
 
 
+def test_outputs_left_on_the_gpu_are_new_arrays_which_no_later_call_writes_to(relu: pt.CompiledModel) -> None:
+    """The run that was recorded is replayed all the same, and its result copied within the GPU."""
+    inputs = [X * i for i in (1, -1, 2, -2, 3)]
+    results = [relu(data, out="device")["y"] for data in inputs]
+    last = notes()
+    assert not [line for line in last if " down " in line] and sum("replay" in line for line in last) == 4
+    assert sum(" within 128" in line for line in last) == 5
+    relu(X)
+    for data, result in zip(inputs, results, strict=True):
+        assert isinstance(result, DeviceArray) and result.dtype == np.float32 and result.shape == (4, 8)
+        np.testing.assert_array_equal(result.numpy(), np.maximum(data, 0))
+        np.testing.assert_array_equal(np.asarray(result), np.maximum(data, 0))
+
+
+def test_outputs_left_on_the_gpu_go_to_other_libraries_and_to_the_next_model(relu: pt.CompiledModel) -> None:
+    given = there(X)
+    for _ in range(3):
+        (result,) = relu(given, out="device")
+        read = on_device(Known(result))
+        assert isinstance(read, DeviceArray) and read.shares(result) and not read.shares(given)
+    notes()
+    (again,) = relu(result, out=["device"])
+    assert not [line for line in notes() if " up " in line or " down " in line]
+    np.testing.assert_array_equal(again, POSITIVE)
+    held = driver().held
+    del again, result, read
+    gc.collect()
+    assert driver().held == held - 2 * X.nbytes
+
+
+class Known:
+    """An array that tells of itself by DLPack alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack_device__, self.__dlpack__ = array.__dlpack_device__, array.__dlpack__
+
+
+def test_all_kinds_of_outputs_are_left_on_the_gpu_each_in_an_array_of_its_own() -> None:
+    given, five = x(4, 8), pt.constant(np.full((2,), 5, "float32"))
+    relu = pt.op("Relu", given)
+    view = pt.op("Reshape", given, pt.constant(np.array([8, 4])))
+    outputs = [relu, relu, pt.op("Reshape", relu, pt.constant(np.array([32]))), view, pt.op("Identity", five), given]
+    model = pt.compile(pt.Graph(outputs, name="net"), "cuda", config=PLAIN)
+    wanted = [POSITIVE, POSITIVE, POSITIVE.reshape(32), X.reshape(8, 4), np.full((2,), 5, "float32"), X]
+    for data in (X, there(X)):
+        results = list(model(data, out="device"))
+        assert [isinstance(result, DeviceArray) for result in results] == [True] * 5 + [False]
+        for i, (result, array) in enumerate(zip(results, wanted, strict=True)):
+            np.testing.assert_array_equal(result, array)
+            others = [other for other in results[:i] if isinstance(other, DeviceArray)]
+            assert not any(result.shares(other) for other in others if isinstance(result, DeviceArray))
+    first, second = model(X, out=["device", None, None, None, None, None])[:2]
+    assert isinstance(first, DeviceArray) and isinstance(second, np.ndarray)
+
+
+def test_outputs_of_any_size_are_left_on_the_gpu() -> None:
+    model = pt.compile(pt.Graph([pt.op("Relu", x("batch", 8), name="y")], name="net"), "cuda", config=PLAIN)
+    for batch in (2, 3, 2):
+        (result,) = model(numbers(batch, 8), out={"y": "device"})
+        assert isinstance(result, DeviceArray) and result.shape == (batch, 8)
+        np.testing.assert_array_equal(result, np.maximum(numbers(batch, 8), 0))
+    model.close()
+
+
+def mixed(graph: pt.Graph, where: dict[str, str], **config: Any) -> pt.CompiledModel:
+    for node in graph.nodes:
+        if node.is_op:
+            node.affinity = where[node.name]
+    return pt.compile(graph, "HETERO:cuda,reference", config={"cuda": {**PLAIN, **config}, "HETERO": {"PARALLEL": False}})
+
+
+def test_only_what_the_gpu_computes_is_left_there() -> None:
+    """An output that the processor reads too goes to the host, and back."""
+    first = pt.op("Relu", x(4, 8), name="a")
+    model = mixed(pt.Graph([first, pt.op("Exp", first, name="b")], name="net"), {"a": "cuda", "b": "reference"})
+    left, beside = model(X, out="device")
+    assert isinstance(left, DeviceArray) and isinstance(beside, np.ndarray)
+    np.testing.assert_array_equal(left, POSITIVE)
+    np.testing.assert_allclose(beside, np.exp(POSITIVE), rtol=1e-6)
+
+
+def test_what_a_recorder_sees_is_a_copy(tmp_path: Path) -> None:
+    graph = pt.Graph([pt.op("Relu", x(4, 8), name="y")], name="net")
+    model = pt.compile(graph, "HETERO:cuda", config={"cuda": PLAIN, "HETERO": {"RECORD": "sample:1"}})
+    for _ in range(2):
+        np.testing.assert_array_equal(model(X, out="device")[0], POSITIVE)
+    recorded = model.recorded
+    assert recorded is not None and recorded.samples and all(sample.ok for sample in recorded.samples)
+    model.close()
+
+
+def noting_when_the_processor_runs(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the driver was asked for before each run of a subgraph of the processor's."""
+    before: list[list[str]] = []
+    for one in model.units:
+        if one.device.label == "reference":
+            run = one.compiled.run
+            monkeypatch.setattr(one.compiled, "run", lambda *given, run=run: (before.append(notes()), run(*given))[1])
+    return before
+
+
+def test_the_processor_works_while_the_gpu_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies and launches are in the stream when the processor begins, and are waited for once something reads of them."""
+    y = pt.variable("y", "float32", (4, 8))
+    last = pt.op("Exp", pt.op("Relu", x(4, 8), name="a"), name="c")
+    model = mixed(pt.Graph([last, pt.op("Abs", y, name="b")], name="net"), {"a": "cuda", "b": "reference", "c": "reference"})
+    for turn in range(4):
+        before = noting_when_the_processor_runs(model, monkeypatch)
+        outputs = model(x=X, y=-X)
+        np.testing.assert_allclose(outputs[0], np.exp(POSITIVE), rtol=1e-6)
+        np.testing.assert_array_equal(outputs[1], np.abs(X))
+        aside, behind = before
+        assert any(" replay 3" in line if turn else " launch " in line for line in aside)
+        assert [line.split()[0] for line in behind] == ["wait"] and not [line for line in aside[-3:] if "wait" in line]
+        monkeypatch.undo()
+    model.close()
+
+
+def test_an_input_that_is_there_early_goes_to_the_gpu_while_the_processor_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = pt.variable("y", "float32", (4, 8))
+    graph = pt.Graph([pt.op("Add", x(4, 8), pt.op("Abs", y, name="b"), name="a")], name="net")
+    model = mixed(graph, {"a": "cuda", "b": "reference"})
+    for turn in range(4):
+        before = noting_when_the_processor_runs(model, monkeypatch)
+        data = X * (turn + 1)
+        np.testing.assert_array_equal(model(x=data, y=-X)[0], data + np.abs(X))
+        assert [line.split()[1:] for line in before[0][-1:]] == [["up", "128"]]
+        assert [line.split()[1] for line in notes()][-2:] == (["replay", "for"] if turn else ["down", "for"])
+        monkeypatch.undo()
+    model.close()
+
+
+def test_an_error_of_the_processors_while_the_gpu_works_leaves_all_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = pt.variable("y", "float32", (4, 8))
+    graph = pt.Graph([pt.op("Relu", x(4, 8), name="a"), pt.op("Abs", y, name="b")], name="net")
+    model = mixed(graph, {"a": "cuda", "b": "reference"})
+    model(x=X, y=X)
+    (other,) = [one for one in model.units if one.device.label == "reference"]
+
+    def fail(*given: Any) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setattr(other.compiled, "run", fail)
+    notes()
+    with pytest.raises(pt.RunError, match="ValueError: no"):
+        model(x=X, y=X)
+    assert notes()[-1].startswith("wait for")
+    monkeypatch.undo()
+    np.testing.assert_array_equal(model(x=-X, y=X)[0], np.maximum(-X, 0))
+    STANDIN.standin_fail(b"cuStreamSynchronize")
+    with pytest.raises(pt.RunError, match=r"subgraph 'cuda_0' on 'cuda'.*: the CUDA driver failed: cuStreamSynchronize failed"):
+        model(x=X, y=X)
+    np.testing.assert_array_equal(model(x=X, y=X)[0], POSITIVE)
+    model.close()
+
+
+def test_calls_of_several_threads_overlap_and_are_right() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    y = pt.variable("y", "float32", (4, 8))
+    first = pt.op("Relu", x(4, 8), name="a")
+    second = pt.op("Sub", y, pt.op("Abs", first, name="b"), name="c")
+    graph = pt.Graph([second, pt.op("Neg", y, name="d")], name="net")
+    model = mixed(graph, {"a": "cuda", "b": "reference", "c": "cuda", "d": "reference"})
+    inputs = [(numbers(4, 8, seed=i), numbers(4, 8, seed=i + 100)) for i in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        for (one, other), result in zip(inputs, pool.map(lambda pair: list(model(x=pair[0], y=pair[1])), inputs), strict=True):
+            np.testing.assert_array_equal(result[0], other - np.maximum(one, 0))
+            np.testing.assert_array_equal(result[1], -other)
+    model.close()
+
+
 class Part:
     """An array of another library's that begins in the middle of a larger one."""
 

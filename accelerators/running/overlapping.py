@@ -1,0 +1,157 @@
+"""Subgraphs of devices that work on their own, while the processor does other things.
+
+A call lets such a device begin as soon as all inputs of a subgraph are there, and waits for it where its outputs are first read.
+An input that is there earlier, before a subgraph of the processor has run, is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+import numpy as np
+
+from accelerators.building.unit_turn import UnitTurn, turn_of
+from accelerators.building.units import Unit
+from accelerators.running.steps import RunPlan, RunStep, Step, Values
+
+
+class Does(Enum):
+    """What a call does at one point."""
+
+    RUN = "run a step to its end"
+    SEND = "send one input to the step's device"
+    BEGIN = "let the step's device begin"
+    FINISH = "wait for the step's outputs"
+
+
+@attrs.frozen(slots=True)
+class Act:
+    """One thing that a call does."""
+
+    does: Does
+    step: int
+    """The number of the step."""
+    number: int = 0
+    """The number of the input that is sent."""
+
+
+class Overlap:
+    """The acts of a call in their order.
+
+    A call that would have to wait for another one's turn ends its own first: so no two wait for each other."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._steps = plan.steps
+        self.acts = tuple(_acts(plan))
+        """What a call does, in this order."""
+
+    @property
+    def gains(self) -> bool:
+        """Does a device work, or get its inputs, while something else is done?"""
+        pairs = zip(self.acts, self.acts[1:])
+        return any(act.does is Does.SEND or (act.does is Does.BEGIN and after.does is not Does.FINISH) for act, after in pairs)
+
+    def run(self, values: Values, buffers: Sequence[Any], block: np.ndarray[Any, Any] | None) -> None:
+        """Run all steps."""
+        call = _Call(self._steps, values, buffers, block)
+        try:
+            for act in self.acts:
+                call.do(act)
+        finally:
+            call.give_up()
+
+
+@attrs.define(slots=True, eq=False)
+class _Call:
+    """One call: what it has computed, and whose turn it has."""
+
+    steps: Sequence[Step]
+    values: Values
+    buffers: Sequence[Any]
+    block: np.ndarray[Any, Any] | None
+    turns: dict[int, UnitTurn] = attrs.field(factory=dict)
+    """By the number of the step."""
+
+    def do(self, act: Act) -> None:
+        """Do one act. What nobody reads behind a step goes with its beginning."""
+        step = self.steps[act.step]
+        if act.does is Does.RUN:
+            step.run(self.values, self.buffers[act.step], self.block)
+        elif act.does is Does.SEND:
+            self.send(act.step, act.number)
+        elif act.does is Does.BEGIN:
+            turn = self.turns.get(act.step) or turn_of(step.unit, waits=False) or self.waited_for(step.unit)
+            self.turns[act.step] = turn
+            turn.begin([self.values[slot] for slot in step.reads], self.buffers[act.step])
+        elif act.step in self.turns:
+            self.finish(act.step)
+        if act.does in (Does.RUN, Does.BEGIN):
+            for slot in step.frees:
+                self.values[slot] = None
+
+    def send(self, number: int, position: int) -> None:
+        """Send an input, unless another call has its turn with the subgraph: then the input goes with the rest."""
+        step = self.steps[number]
+        value = self.values[step.reads[position]]
+        if isinstance(value, np.ndarray):
+            turn = self.turns.get(number) or turn_of(step.unit, waits=False)
+            if turn is not None:
+                self.turns[number] = turn
+                turn.send(position, value)
+
+    def finish(self, number: int) -> None:
+        """Wait for a step's outputs."""
+        step = self.steps[number]
+        assert isinstance(step, RunStep)
+        step.store(self.turns.pop(number).finish(), self.values, self.buffers[number], self.block)
+
+    def waited_for(self, unit: Unit) -> UnitTurn:
+        """The turn with a subgraph that another call is at, once this call's own turns are over."""
+        for number, turn in list(self.turns.items()):
+            if turn.has_begun:
+                self.finish(number)
+        self.give_up()
+        waited_for = turn_of(unit)
+        assert waited_for is not None
+        return waited_for
+
+    def give_up(self) -> None:
+        """End the turns that are not over."""
+        while self.turns:
+            self.turns.popitem()[1].give_up()
+
+
+def _acts(plan: RunPlan) -> list[Act]:
+    """The steps in order: those that overlap are begun in their turn, and finished where they end."""
+    ends = plan.ends
+    acts: list[Act] = []
+    waiting: dict[int, list[int]] = {}
+    for i in range(len(plan.steps)):
+        acts += [Act(Does.FINISH, earlier) for earlier in waiting.pop(i, ())]
+        if i in ends:
+            acts.append(Act(Does.BEGIN, i))
+            waiting.setdefault(ends[i], []).append(i)
+        else:
+            acts.append(Act(Does.RUN, i))
+    acts += [Act(Does.FINISH, i) for i in waiting.pop(len(plan.steps), ())]
+    return _with_sends(plan, acts)
+
+
+def _with_sends(plan: RunPlan, acts: Sequence[Act]) -> list[Act]:
+    """The acts, and a SEND where a value comes that is read by a device only after a subgraph of the processor has run."""
+    there: dict[int, int] = {}
+    runs = [0]
+    sends: dict[int, list[Act]] = {}
+    for position, act in enumerate(acts):
+        step = plan.steps[act.step]
+        if act.does is Does.BEGIN:
+            for number, slot in enumerate(step.reads):
+                since = there.get(slot, 0)
+                if runs[position] > runs[since] and slot not in step.reads[:number]:
+                    sends.setdefault(since, []).append(Act(Does.SEND, act.step, number))
+        else:
+            there.update(dict.fromkeys(step.makes, position + 1))
+        runs.append(runs[-1] + (act.does is Does.RUN))
+    return [one for position, act in enumerate(acts) for one in (*sends.get(position, ()), act)]

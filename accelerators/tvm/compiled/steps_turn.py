@@ -1,0 +1,62 @@
+"""One run of a GPU's subgraph, asked for part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from accelerators.interface.turns import Turn
+
+if TYPE_CHECKING:
+    from accelerators.tvm.compiled.stepwise import CompiledSteps, Session
+
+
+class StepsTurn(Turn):
+    """Whoever opens it has taken the subgraph's lock; `release` gives it back once the turn is over."""
+
+    def __init__(self, compiled: CompiledSteps, release: Callable[[], None]) -> None:
+        self._compiled = compiled
+        self._release: Callable[[], None] | None = release
+        self._inputs: Sequence[Any] = ()
+
+    def send(self, number: int, array: Any) -> None:
+        """Queue the copy of one input."""
+        with self._working() as session:
+            session.send(number, array)
+
+    def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
+        """Queue all the rest."""
+        with self._working() as session:
+            session.begin(inputs, self._compiled.targets(out))
+        self._inputs = inputs
+
+    def finish(self) -> Sequence[Any]:
+        """Wait for the queue."""
+        with self._working() as session:
+            results = session.finish()
+            self._compiled.note_times(session)
+        self._end()
+        return self._compiled.outputs(results, self._inputs)
+
+    def give_up(self) -> None:
+        """Wait for the queue, whatever comes of it."""
+        if self._release is not None:
+            with suppress(Exception), self._working() as session:
+                session.wait()
+            self._end()
+
+    @contextmanager
+    def _working(self) -> Iterator[Session]:
+        """The subgraph's session. An error ends the turn."""
+        try:
+            with self._compiled.working() as session:
+                yield session
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release()
