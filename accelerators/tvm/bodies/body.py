@@ -170,9 +170,9 @@ def _renamed(node: Node, name: str) -> Node:
 
 
 def _key(graph: Graph) -> str:
-    """The body's structure as text, which is its key."""
+    """The body's structure as text, which is its key. Inputs stand in it in their order, whatever was created first."""
     lines = [f"opset {graph.opsets.get('', 1)}"]
-    for node in graph.nodes:
+    for node in [*graph.inputs, *(node for node in graph.nodes if not node.is_variable)]:
         values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
         types = ", ".join(map(str, node.output_types))
         constant = "" if node.value is None else array_digest(node.value)

@@ -188,3 +188,12 @@ def test_of_bodies_generated_together_the_one_that_fails_is_known(monkeypatch: p
     with Workers(machine, lambda body: {}, lambda body: None) as workers:
         futures = [workers.build(body) for body in bodies]
     assert [isinstance(future.exception(), NotSupported) for future in futures] == [False, True, False]
+
+
+def test_bodies_share_a_kernel_whichever_input_was_created_first() -> None:
+    def residual(first: str, second: str) -> str:
+        x, y = (pt.variable(name, "float32", (3, 24)) for name in (first, second))
+        given = {"x": x, "y": y} if first == "x" else {"x": y, "y": x}
+        return make_body(pt.Graph([pt.op("Add", pt.op("Relu", given["x"]), given["y"])], inputs=list(given.values()))).key
+
+    assert residual("x", "y") == residual("y", "x")
