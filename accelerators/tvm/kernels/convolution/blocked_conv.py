@@ -49,9 +49,6 @@ from graph.node import Node, NodeEntry
 LINE = 64
 """Bytes of a line of the cache."""
 
-WRITTEN_OUT = 4
-"""The most steps of a block of input channels that stand one after another in the code."""
-
 LEAST_SHARE = 0.4
 """The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
 
@@ -405,7 +402,7 @@ class _Writing:
             if is_by_tap:
                 self._fetch_ahead(panel, tile, tap, blocks * window.count, width)
             if channels.by_block:
-                step = self._lanes(loops, lanes // taken)
+                step = loops.enter_context(kernel.loop(lanes // taken, "l"))  # Written out it is no faster, and longer in LLVM.
                 lane = step if taken == 1 else step * taken
                 tap = tap * lanes + lane
             elif taken > 1:
@@ -460,15 +457,6 @@ class _Writing:
             return walked[0].first + row, walked[1].first + column
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
-
-    def _lanes(self, loops: ExitStack, count: int) -> Value:
-        """The loops over so many steps of a block, a few of them written out in each turn: more of them would not be faster, and
-        take LLVM longer."""
-        kernel, at_once = self.kernel, math.gcd(count, WRITTEN_OUT)
-        if at_once >= count:
-            return loops.enter_context(kernel.unroll(count, "l"))
-        turn = loops.enter_context(kernel.loop(count // at_once, "turn"))
-        return turn * at_once + loops.enter_context(kernel.unroll(at_once, "l"))
 
     def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
         """One step's share of the next panel's weights into the cache."""
