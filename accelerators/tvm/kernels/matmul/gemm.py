@@ -25,6 +25,7 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
+from accelerators.tvm.kernels.language.types import element_named
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
@@ -41,12 +42,12 @@ from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from accelerators.tvm.kernels.shared.panels import (
-    MANY,
     Panel,
     PanelTile,
     at_most,
     best_tile,
     by_height,
+    open_tile,
     share_out,
 )
 from accelerators.tvm.kernels.shared.problem import Problem
@@ -126,14 +127,16 @@ class Cut:
     def of(cls, dtype: str, rows: int, columns: int, depth: int, machine: Machine) -> Cut | None:
         """The best for a product of these sizes by a matrix of this element type; None for fewer columns than a vector has.
 
-        For any number of rows it is the best of many."""
+        For any number of rows it is the best for some numbers of them together."""
+        apart = depth * element_named(dtype).bits // 8
         if isinstance(rows, Extent):
-            tile = best_tile(MANY, columns, machine)
+            tile = open_tile(columns, machine, apart)
             return None if tile is None else cls(tile, FMA)
         unit = unit_for(dtype, rows, columns, depth, machine)
         if unit is not None:
             return cls(PanelTile(unit.high * unit.rows, unit.wide, machine.lanes), DOT_BFLOAT16, unit)
-        tile = best_tile(rows, columns, machine, threads=machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS))
+        threads = machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS)
+        tile = best_tile(rows, columns, machine, threads=threads, apart=apart)
         return None if tile is None else cls(tile, instruction_for(dtype, machine))
 
 

@@ -35,6 +35,16 @@ from accelerators.tvm.sizes.extent import Extent
 MANY = 840
 """So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
 
+OPEN_ROWS = tuple(round(16 * 2 ** (i / 4)) for i in range(25))
+"""Numbers of rows from 16 to 1024, on a scale of powers: what takes fewest cycles for them is taken for any number of rows."""
+
+WAYS = 9
+"""A tile has so many rows at most where rows are a multiple of PAGE apart: a near cache has 8 places for numbers that are so far
+from one another, and with more rows each step waits for some that were pushed out."""
+
+PAGE = 4096
+"""Bytes after which places of a near cache are the same again."""
+
 MOST_CYCLES = (1 << 31) - 1
 """More than any number of rows takes."""
 
@@ -49,6 +59,9 @@ SPARSE = 4
 
 WASTED = 1.25
 """So many times the cycles may be taken that the best height would take, before there is a tile of that height."""
+
+FETCH = 2.0
+"""Cycles until a vector of the panel is there: the nearest cache does not hold the panel."""
 
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
@@ -87,6 +100,11 @@ class PanelTile(Tile):
     def half_cycles(self) -> int:
         """The cycles of a step, counted in halves."""
         return round(self.cycles * 2)
+
+    @property
+    def fetched_cycles(self) -> float:
+        """The cycles of a step where the panel comes from a farther cache, which may take longer than all else."""
+        return max(self.cycles, self.vectors * FETCH + self.around)
 
     def heights(self) -> list[PanelTile]:
         """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
@@ -230,12 +248,34 @@ def at_most(tasks: int, count: Operand) -> int:
     return min(tasks, count) if isinstance(count, int) else tasks
 
 
-def best_tile(rows: int, columns: int, machine: Machine, what: str = "tile", threads: int = 1) -> PanelTile | None:
-    """The tile that takes the fewest cycles until the last thread is through; None for fewer columns than a vector has."""
-    narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns]
-    fitting = [tile for tile in narrow if tile.rows <= rows]
+def best_tile(
+    rows: int, columns: int, machine: Machine, what: str = "tile", threads: int = 1, apart: int | None = None
+) -> PanelTile | None:
+    """The tile that takes the fewest cycles until the last thread is through; None for fewer columns than a vector has.
+
+    By a constant matrix, whose panels come from a farther cache, rows of the left one are so many bytes `apart`."""
+    highest = rows if apart is None else min(rows, _highest(apart))
+    fitting = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= highest]
 
     def cost(tile: PanelTile) -> tuple[float, int]:
-        return math.ceil(tile.down(rows) * tile.across(columns) / threads) * tile.cycles, -tile.vectors
+        cycles = tile.cycles if apart is None else tile.fetched_cycles
+        return math.ceil(tile.down(rows) * tile.across(columns) / threads) * cycles, -tile.vectors
 
     return choose(what, fitting, cost) if fitting else None
+
+
+def open_tile(columns: int, machine: Machine, apart: int | None = None, what: str = "tile") -> PanelTile | None:
+    """The tile for any number of rows, `apart` as for `best_tile`: of such a height that a panel is not fetched for a few rows,
+    and that the last tile overlaps the one before by little."""
+    narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= _highest(apart)]
+    fitting = [tile for tile in narrow if tile.rows >= FEW] or narrow
+
+    def cost(tile: PanelTile) -> tuple[float, int]:
+        return tile.across(columns) * tile.fetched_cycles * sum(tile.down(rows) / rows for rows in OPEN_ROWS), -tile.vectors
+
+    return choose(what, fitting, cost) if fitting else None
+
+
+def _highest(apart: int | None) -> int:
+    """The most rows of a tile whose rows are so many bytes apart."""
+    return WAYS if apart and apart % PAGE == 0 else MANY

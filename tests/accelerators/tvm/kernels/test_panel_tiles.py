@@ -1,0 +1,56 @@
+"""Which tiles products of matrices are cut into."""
+
+import pytest
+
+from accelerators.tvm.kernels.shared.panels import FEW, OPEN_ROWS, PAGE, WAYS, PanelTile, best_tile, open_tile
+from accelerators.tvm.machine.machine import Machine
+
+MACHINES = {
+    "avx512": Machine("cpu", "znver4", 1, 16, 32),
+    "avx2": Machine("cpu", "znver1", 1, 8, 16),
+    "neon": Machine("cpu", "generic", 1, 4, 32),
+}
+
+
+def cycles(tile: PanelTile, rows: int) -> float:
+    """What so many rows take for each column, by the best of the tile's heights."""
+    lower = [low for low in tile.heights() if low.rows <= rows]
+    return min(low.down(rows) * low.fetched_cycles for low in lower) / tile.width
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("columns", [768, 2304, 3072])
+def test_any_number_of_rows_takes_about_the_cycles_of_that_number(machine: Machine, columns: int) -> None:
+    tile = open_tile(columns, machine)
+    assert tile is not None
+    ratios = []
+    for rows in OPEN_ROWS:
+        own = best_tile(rows, columns, machine, apart=4)
+        assert own is not None
+        fixed = own.down(rows) * own.across(columns) * own.fetched_cycles
+        ratios.append(cycles(tile, rows) * tile.width * tile.across(columns) / fixed)
+    assert max(ratios) < 1.25
+    assert sum(ratios) / len(ratios) < 1.05
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("rows", [12, 14, 15, 28, 140, None])
+def test_rows_that_push_one_another_out_of_the_cache_are_not_met_at_once(machine: Machine, rows: int | None) -> None:
+    for apart in (PAGE, 3 * PAGE):
+        tile = open_tile(32, machine, apart) if rows is None else best_tile(rows, 32, machine, apart=apart)
+        assert tile is not None
+        assert tile.rows <= WAYS
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("rows", [17, 31, 37, 41, 74, 97])
+def test_a_panel_is_fetched_for_several_rows(machine: Machine, rows: int) -> None:
+    """Before the cost of fetching was counted, 37 rows were taken one by one, which took twice the time."""
+    tile = best_tile(rows, 2304, machine, apart=4 * 768)
+    assert tile is not None
+    assert tile.rows >= FEW
+
+
+def test_columns_fewer_than_a_vector_have_no_tile() -> None:
+    assert open_tile(15, MACHINES["avx512"]) is None
+    assert open_tile(16, MACHINES["avx512"]) is not None
