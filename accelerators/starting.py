@@ -81,7 +81,7 @@ class Beginning:
         task = _in_workshops(self._behind, self._workshops)
         work = partial(self._compile, task)
         try:
-            model = behind(work) if all(_leaves_no_threads(device) for device in task.devices) else work()
+            model = behind(work, leaves_threads=any(_leaves_threads(device) for device in task.devices))
         except BaseException:
             self._workshops.close()
             raise
@@ -90,9 +90,9 @@ class Beginning:
         return model
 
 
-def _leaves_no_threads(device: Device) -> bool:
-    """Whether the device starts no threads here as it compiles. They would keep the low priority of what starts them."""
-    return is_afar(device.accelerator) or device.accelerator.last_resort
+def _leaves_threads(device: Device) -> bool:
+    """Whether the device may start threads here as it compiles. They would keep the low priority of what starts them."""
+    return not (is_afar(device.accelerator) or device.accelerator.last_resort)
 
 
 def started(task: Task, compile: Compile) -> CompiledModel:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from accelerators.process.short_turns import short_turns
+
 T = TypeVar("T")
 
 NICENESS = 10
@@ -22,11 +24,17 @@ def lowered() -> int:
     return min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICENESS, 19)
 
 
-def behind(work: Callable[[], T]) -> T:
-    """What the work returns or raises, done by a thread of low priority while this one waits. The work must not start threads
-    that stay: they would have that priority too."""
-    if not sys.platform.startswith("linux"):  # elsewhere threads have no priorities of their own
-        return work()
+def behind(work: Callable[[], T], *, leaves_threads: bool = False) -> T:
+    """What the work returns or raises, done by a thread of low priority while this one waits, in short turns with the calls.
+    Threads that the work starts, and that stay, would have that priority too: work that leaves any is done with this one's."""
+    with short_turns:
+        if leaves_threads or not sys.platform.startswith("linux"):  # elsewhere threads have no priorities of their own
+            return work()
+        return _lowered(work)
+
+
+def _lowered(work: Callable[[], T]) -> T:
+    """The same of the work alone."""
     results, errors, context = list[T](), list[BaseException](), contextvars.copy_context()
 
     def do() -> None:
