@@ -41,6 +41,10 @@ class Workshop(DeviceProcess):
         with super().child() as child:
             yield child
 
+    @property
+    def seconds_to_start(self) -> float:
+        return LIMIT
+
     def new_child(self) -> Child:
         child = Child(self.origin, quiet=True)
         with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.

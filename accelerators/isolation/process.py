@@ -112,9 +112,9 @@ class Child:
         """Does the process run?"""
         return self._process.poll() is None
 
-    def start(self) -> None:
-        """Have it make the device."""
-        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", STARTING, AcceleratorError))
+    def start(self, seconds: float) -> None:
+        """Have it make the device within so many seconds."""
+        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", seconds, AcceleratorError))
 
     def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
         """The answer to a question whose arrays are in the packing. What the child could not do is an error."""
@@ -200,6 +200,11 @@ class DeviceProcess:
         renewed_in_children(self)
 
     @property
+    def seconds_to_start(self) -> float:
+        """The seconds that a child has until the device is there."""
+        return STARTING
+
+    @property
     def current(self) -> Child | None:
         """The process that there is now, if there is one."""
         return self._child
@@ -212,7 +217,7 @@ class DeviceProcess:
                 self.end()
                 self._child = self.new_child()
                 try:
-                    self._child.start()
+                    self._child.start(self.seconds_to_start)
                 except BaseException:
                     self.end()
                     raise

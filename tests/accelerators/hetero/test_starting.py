@@ -16,6 +16,7 @@ import pytest
 
 import partita as pt
 from accelerators import starting
+from accelerators.isolation import process
 from accelerators.process.behind import lowered
 from accelerators.running import starting_model
 from graph.text import parse
@@ -326,6 +327,12 @@ def test_a_workshop_that_is_killed_leaves_a_model_that_answers(standing) -> None
         with pytest.raises(pt.PartitaError, match="its process ended"):
             model.wait(300)
     assert np.array_equal(model(X)[0], Y)
+
+
+def test_a_workshop_that_starts_slowly_is_waited_for(workshops, monkeypatch) -> None:
+    monkeypatch.setattr(process, "STARTING", 1e-6)
+    model = pt.compile(NET, "HETERO:cpu,reference", NOW)
+    assert model.wait(300).properties.devices == ("cpu",) and np.allclose(model(X)[0], Y, rtol=1e-6)
 
 
 def test_a_workshop_gives_way_to_the_calls(standing) -> None:
