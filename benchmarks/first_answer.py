@@ -3,9 +3,10 @@
 Seconds from before the import of the package to the first output, in a fresh process with an empty cache: Partita with
 START=now, which answers on the engine that starts fastest while it compiles, and onnxruntime by itself. Both take turns, and
 the first turn does not count; the processor's seconds, of all threads, too. `parts` says where Partita's seconds go: the import,
-compile (of the file), and the call. Then the
-calls go on until the kernels have taken over: `99th` is the 99th percentile of the calls of the last second before that and the
-first after, over that of as many calls later."""
+compile (of the file), and the call. Then the calls go on without a pause, for `ready` seconds until the kernels have taken over.
+`99th / engine` is the 99th percentile of all calls from the first answer to a second after the change, over that of onnxruntime's
+own calls in the same process, when nothing else is done there; `99th / kernels` that of the calls of the last second before the
+change and the first after, over that of as many calls later."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="one small model, one round, to see that it works")
     args = parser.parse_args()
     names, rounds = (("squeezenet",), 1) if args.tiny else (args.models, args.rounds)
-    columns = f"| model | s | / onnxruntime | processor s | / onnxruntime | parts: {', '.join(PARTS)} | 99th |"
-    print(f"{processor()} ({machine_name()})\n\n{columns}\n|{'---|' * 7}")
+    ratios = f"s | / onnxruntime | processor s | / onnxruntime | parts: {', '.join(PARTS)}"
+    columns = f"| model | {ratios} | ready s | 99th / engine | 99th / kernels |"
+    print(f"{processor()} ({machine_name()})\n\n{columns}\n|{'---|' * 9}")
     for name in names:
         print(measured(name, rounds), flush=True)
 
@@ -61,8 +63,8 @@ def measured(name: str, rounds: int) -> str:
         pairs = [(our[what], their[what]) for our, their in zip(ours, theirs, strict=True)]
         columns.append(f"{statistics.median(our for our, _ in pairs):.2f} | {statistics.median(a / b for a, b in pairs):.2f}")
     parts = " ".join(f"{statistics.median(one[part] for one in ours):.2f}" for part in PARTS)
-    late = statistics.median(one["late"] for one in ours)
-    return f"| {name} | {' | '.join(columns)} | {parts} | {late:.2f} |"
+    late = [statistics.median(one[what] for one in ours) for what in ("ready", "all", "late")]
+    return f"| {name} | {' | '.join(columns)} | {parts} | {' | '.join(f'{number:.2f}' for number in late)} |"
 
 
 def installed(folder: str) -> dict[str, str]:
