@@ -21,7 +21,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator
+from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, in_integers
 from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.run.cuda_arrays import CudaArray, put
@@ -88,13 +88,15 @@ class CudaAccelerator(TvmAccelerator):
         return gpu_machine(arch, takes_tf32=config["PRECISION"] == TF32)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Numbers of two bytes where they are asked for."""
-        held, dtype = super().lay_out(graph, machine), self.precision(machine)
+        """Integers where a model is quantized, and numbers of two bytes where they are asked for."""
+        used = Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None
+        whole, quantized = in_integers(graph, machine, used)
+        held, dtype = super().lay_out(whole, machine), self.precision(machine)
         if dtype == "float32":
-            notes = (f"products of float32 in TF32 by {TENSOR_PRODUCT}",) if machine.rounds_products else ()
-            return held.evolve(attrs={**held.attrs, NOTES: notes}) if notes else held
+            rounded = (f"products of float32 in TF32 by {TENSOR_PRODUCT}",) if machine.rounds_products else ()
+            return held.evolve(attrs={**held.attrs, NOTES: (*quantized, *rounded)}) if quantized or rounded else held
         with self._trials_as_configured():
-            return narrowed(held, dtype, machine, Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None)
+            return narrowed(held, dtype, machine, used, quantized)
 
     def precision(self, machine: Machine) -> str:
         """The element type of what is stored, as the configuration asks for it on this GPU."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from accelerators.tvm.code.building import Built
     from accelerators.tvm.compiled.assembling import Assembled
     from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
+    from accelerators.tvm.machine.special import Used
 
 NOTES = "partita.notes"
 """The attribute of a graph that holds what the compile report tells of how it was laid out."""
@@ -254,6 +255,17 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
+
+
+def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Graph, tuple[str, ...]]:
+    """The graph with products of integers where a model is quantized, as a GPU computes them, and what the report tells of it."""
+    from accelerators.tvm.bodies.element_types import with_reasons
+    from accelerators.tvm.layouts.quantized_notes import quantized_notes
+    from accelerators.tvm.layouts.quantizing import quantize
+
+    quantized = quantize(graph, machine)
+    notes, wide = quantized_notes(graph, quantized, used)
+    return with_reasons(quantized, wide), notes
 
 
 GPU_KEYS = {**TvmAccelerator.config_keys, "ISOLATE": Key(None, flag_or_auto, names_files=True)}

@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.code.exact_products import with_exact_products, with_helper
 from accelerators.tvm.code.gpu_passes import passes_for
 from accelerators.tvm.machine.library import function, part, tvm
 
@@ -82,17 +83,19 @@ def opencl_code(kernels: Any, target: Any) -> GpuCode:
     """The kernels of a module; CompileError where one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
-    exact = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
+    plain = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
+    exact = {var: with_exact_products(kernel) for var, kernel in plain.items()}
     code = function("target.build.opencl")(finish()(tvm().IRModule(exact)), target)
-    return GpuCode(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), plans)
+    return GpuCode(with_helper(_C_NAMES.sub(r"\1(", str(code.inspect_source("cl"))), "opencl"), plans)
 
 
 def cuda_code(kernels: Any, target: Any) -> GpuCode:
     """The kernels of a module; CompileError where one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
-    code = function("target.build.cuda")(finish()(tvm().IRModule(on_device)), target)
-    return GpuCode(str(code.inspect_source("cuda")), plans)
+    exact = {var: with_exact_products(kernel) for var, kernel in on_device.items()}
+    code = function("target.build.cuda")(finish()(tvm().IRModule(exact)), target)
+    return GpuCode(with_helper(str(code.inspect_source("cuda")), "cuda"), plans)
 
 
 def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str, Plan]]:

@@ -24,6 +24,7 @@ from accelerators.tvm.kernels.attention.cached import cached_attention
 from accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
+from accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.language import narrowing
@@ -47,6 +48,8 @@ from accelerators.tvm.kernels.quantized.byte_enlarging import mix
 from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
+from accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
+from accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
@@ -127,8 +130,8 @@ CATALOGUE = (
     _entry(quantized_product, "Product", QUANTIZED),
     _entry(quantized_depthwise, "Depthwise", QUANTIZED),
     _entry(pair_product, "MatMul", QUANTIZED),
-    _entry(largest, "MaxPool", QUANTIZED),
-    _entry(mean, "Mean", QUANTIZED),
+    _entry(largest, "MaxPool", QUANTIZED, machines="loops"),
+    _entry(mean, "Mean", QUANTIZED, machines="loops"),
     _entry(joined, "Concat", QUANTIZED),
     _entry(lookup, "Table", QUANTIZED),
     _entry(interleave_bytes, "Interleave", QUANTIZED),
@@ -148,8 +151,11 @@ CATALOGUE = (
     _entry(enlarge, "Enlarge", DOMAIN),
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
+    _entry(gpu_depthwise, "Conv", machines="gpu"),
     _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),
     _entry(gpu_value_product, "MatMul", machines="gpu"),
+    _entry(gpu_quantized_product, "Product", QUANTIZED, machines="gpu"),
+    _entry(gpu_quantized_depthwise, "Depthwise", QUANTIZED, machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
     _entry(gpu_maxpool, "MaxPool", machines="gpu"),

@@ -37,6 +37,8 @@ class Walk:
         self.graph = graph
         self.lanes = machine.lanes
         """How many numbers of 32 bits a vector register holds."""
+        self.is_for_gpu = machine.is_gpu
+        """Are the kernels those of a GPU?"""
         self.readers = readers_of(graph)
         self.sides = Sides(graph)
         self.rewriter = self.sides.rewriter

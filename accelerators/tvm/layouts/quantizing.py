@@ -48,19 +48,24 @@ RULES: Mapping[str, Rule] = {
 }
 """The rules for single ops, beside those for quantizing and for element-wise ops."""
 
+ON_GPUS = MOVES - {"Concat"} | frozenset(
+    """Pad Conv BatchNormalization MaxPool AveragePool GlobalAveragePool Gemm MatMul MatMulInteger ConvInteger""".split()
+)
+"""The ops whose rules are followed on GPUs, which have kernels for what they make."""
+
 
 def quantize(graph: Graph, machine: Machine) -> Graph:
-    """The graph with products of integers where they are. Linear."""
+    """The graph with products of integers where they are. GPUs compute functions of bytes, and look none up. Linear."""
     if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
         return graph
     with collector_paused():
-        return _walked(Walk(tabulate(graph), machine))
+        return _walked(Walk(graph if machine.is_gpu else tabulate(graph), machine))
 
 
 def _walked(walk: Walk) -> Graph:
     wanted = set(walk.graph.outputs)
     for node in walk.graph.nodes:
-        rule = _rule(node) if node.is_op else None
+        rule = _rule(node, walk.is_for_gpu) if node.is_op else None
         if rule is None or rule(walk, node) is None:
             for entry in (*node.inputs, *node.captures):
                 if entry is not None:
@@ -71,7 +76,7 @@ def _walked(walk: Walk) -> Graph:
     return walk.rewriter.finish(nodes=())
 
 
-def _rule(node: Node) -> Rule | None:
+def _rule(node: Node, is_for_gpu: bool) -> Rule | None:
     """The rule for an op of one result that is not empty, or for one that moves; None if there is none."""
     if node.domain == DOMAIN and node.op == "Table":
         return looked_up
@@ -80,4 +85,6 @@ def _rule(node: Node) -> Rule | None:
         return None
     if scaling_of(node) is not None:
         return rounding
-    return elementwise if node.op in ELEMENTWISE else RULES.get(str(node.op))
+    if node.op in ELEMENTWISE:
+        return elementwise
+    return None if is_for_gpu and node.op not in ON_GPUS else RULES.get(str(node.op))

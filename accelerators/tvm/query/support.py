@@ -124,7 +124,7 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return True
     if is_cached_attention(node):
         return machine.kind == "cpu" or "there is no kernel for attention to a cache but on cpu"
-    if node.op == "ConvInteger" and not node.domain and machine.kind == "cpu":
+    if node.op == "ConvInteger" and not node.domain:
         return whole_convolution_of(node) is not None or REFUSAL
     if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
         return APART

@@ -1,9 +1,9 @@
 """Kernels for a GPU run in numpy, as they are written: all threads of a block go through the text together, step by step.
 
-Instructions of a warp are computed from the tables of the PTX manual ("Matrix fragments for mma.m16n8k16", "for mma.m16n8k8",
-"ldmatrix"). What a GPU would leave to chance is an error: numbers of shared memory that one thread writes and another reads or
-writes with no barrier between, that are read while a copy to them is on its way or before anything is written, and every access
-outside."""
+Instructions of a warp are computed from the tables of the PTX manual ("Matrix fragments for mma.m16n8k16", "for mma.m16n8k32",
+"for mma.m16n8k8", "ldmatrix"). What a GPU would leave to chance is an error: numbers of shared memory that one thread writes and
+another reads or writes with no barrier between, that are read while a copy to them is on its way or before anything is written,
+and every access outside."""
 
 from __future__ import annotations
 
@@ -252,15 +252,17 @@ class _Block:
         self.memory[parts][self.number[:, None], first[:, None] + np.arange(4)] = words.swapaxes(1, 2).reshape(-1, 4)
 
     def multiply(self, kind: str, sums: v.Value, left: v.Value, right: v.Value) -> None:
-        """mma.m16n8k16, and m16n8k8 for TF32, by the tables of the manual: groupID = laneid >> 2, threadID_in_group =
-        laneid % 4."""
+        """mma.m16n8k16, m16n8k32 for bytes, and m16n8k8 for TF32, by the tables of the manual: groupID = laneid >> 2,
+        threadID_in_group = laneid % 4."""
         (held, c), (lefts, a), (rights, b) = map(self.address, (sums, left, right))
         fragments = {}
         for name, buffer, first, words in (("a", lefts, a, 4), ("b", rights, b, 2)):
             numbers = self.memory[buffer][self.number[:, None], first[:, None] + np.arange(words)]
-            fragments[name] = _numbers(kind, np.ascontiguousarray(numbers)).reshape(self.threads // WARP, WARP, -1)
+            own = kind if kind not in _BYTES else _BYTES[kind][name == "b"]
+            fragments[name] = _numbers(own, np.ascontiguousarray(numbers)).reshape(self.threads // WARP, WARP, -1)
         group, thread = np.arange(WARP) >> 2, np.arange(WARP) % 4
-        products = (_of_tf32 if kind == "tf32" else _of_halves)(fragments["a"], fragments["b"], group, thread)
+        product = _of_tf32 if kind == "tf32" else _of_bytes if kind in _BYTES else _of_halves
+        products = product(fragments["a"], fragments["b"], group, thread)
         for i in range(4):
             row = group if i < 2 else group + 8
             added = products[:, row, thread * 2 + (i & 1)].reshape(-1)
@@ -315,7 +317,13 @@ def _numbers(kind: str, words: Array) -> Array:
     """What stands in the words of a fragment. Of TF32 the last 13 bits are not looked at."""
     if kind == "tf32":
         return (words & np.uint32(0xFFFFE000)).view("float32")
+    if kind in ("u8", "s8"):
+        return words.view({"u8": "uint8", "s8": "int8"}[kind]).astype("int32")
     return words.view(numpy_dtype({"f16": "float16", "bf16": "bfloat16"}[kind])).astype("float32")
+
+
+_BYTES: Mapping[str, tuple[str, str]] = {"u8s8": ("u8", "s8")}
+"""The types of the left and of the right matrix in products of bytes."""
 
 
 def _of_halves(a: Array, b: Array, group: Array, thread: Array) -> Array:
@@ -328,6 +336,18 @@ def _of_halves(a: Array, b: Array, group: Array, thread: Array) -> Array:
     for i in range(4):
         row = thread * 2 + (i & 1) + (0 if i < 2 else 8)
         right[:, row, group] = b[:, :, i]
+    return left @ right
+
+
+def _of_bytes(a: Array, b: Array, group: Array, thread: Array) -> Array:
+    """The same of mma.m16n8k32 for bytes; a place of which the tables say nothing would be far from all sums."""
+    nowhere = 1 << 20
+    left, right = np.full((len(a), 16, 32), nowhere, "int32"), np.full((len(a), 32, 8), nowhere, "int32")
+    for i in range(16):
+        row = group if i < 4 or 8 <= i < 12 else group + 8
+        left[:, row, thread * 4 + (i & 3) + (0 if i < 8 else 16)] = a[:, :, i]
+    for i in range(8):
+        right[:, thread * 4 + (i & 3) + (0 if i < 4 else 16), group] = b[:, :, i]
     return left @ right
 
 
@@ -363,7 +383,7 @@ def _packed(dtype: str) -> Callable[[Array, Array], Array]:
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint, "power_of_two": np.exp2,
     "pack_f16": _packed("float16"), "pack_bf16": _packed("bfloat16"),
-    "round_to_tf32": _rounded_to_tf32,
+    "round_to_tf32": _rounded_to_tf32, "exactly": np.asarray,
 }
 
 _NEIGHBOURS: Mapping[str, int] = {"from_1_beside": 1, "from_2_beside": 2}

@@ -94,7 +94,8 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     if any(isinstance(size, Extent) for size in (*batch, rows, keys, columns, depth)):
         return None
     elements = [element_named(element_of(operand.source)) for operand in match.operands]
-    if elements[0] is not float32 and has_tensor_cores(machine, *elements):
+    is_one = elements[0] is not float32 and len(set(elements)) == 1
+    if is_one and has_tensor_cores(machine, *elements[:2]):
         tensor = next(tensor_cuts(machine.gpu, math.prod(batch), rows, keys, depth, columns), None)
         if tensor is not None:
             heads = Heads.of(body, "attention", tuple(batch))

@@ -240,7 +240,7 @@ class TensorAttention:
 
     def _score(self, keys: Feed, first: Value, queries: Buffer, scores: Buffer, lane: Value) -> None:
         """The products of the warp's queries and the tile's keys."""
-        kernel, multiply = self.kernel, MULTIPLY[keys.side.buffer.element]
+        kernel, multiply = self.kernel, MULTIPLY[(keys.side.buffer.element,) * 2]
         for i in range(self.cut.keys // 2):
             scores[i] = 0.0
         right = kernel.stack("keys_now", uint32, (4,))
@@ -290,7 +290,7 @@ class TensorAttention:
 
     def _mix(self, values: Feed, first: Value, powers: Buffer, sums: _Rows, lane: Value) -> None:
         """The values, multiplied by the exponentials: pairs of sums are pairs of numbers of the left matrix."""
-        kernel, multiply = self.kernel, MULTIPLY[values.side.buffer.element]
+        kernel, multiply = self.kernel, MULTIPLY[(values.side.buffer.element,) * 2]
         right = kernel.stack("values_now", uint32, (4,))
         for part in range(self.cut.keys // DEEP):
             for column in range(0, whole(self.columns), 2 * WIDE):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from accelerators.tvm.kernels.language.intrinsics import Emit, Intrinsic
 from accelerators.tvm.kernels.language.types import (
     Element,
@@ -16,6 +18,8 @@ from accelerators.tvm.kernels.language.types import (
     float16,
     float32,
     index,
+    int8,
+    int32,
     type_of,
     uint8,
     uint16,
@@ -33,7 +37,7 @@ PART = 8
 
 HIGH, WIDE, DEEP = 16, 8, 16
 """One instruction multiplies 16 x 16 numbers of two bytes by 16 x 8, and adds to 16 x 8 sums. Of numbers of four bytes it takes
-half the depth."""
+half the depth, of bytes twice as much."""
 
 BITS = {8: uint8, 16: uint16, 32: uint32}
 """What numbers of so many bits are while they are only moved."""
@@ -51,32 +55,58 @@ def _cuda(name: str, parameters: str, body: str, is_pointer: Sequence[bool], res
     return emit
 
 
-def _product(types: Sequence[Type]) -> Type | None:
-    wanted = [type_of(float32), type_of(uint32), type_of(uint32)]
-    return types[0] if list(types) == wanted else None
+@attrs.frozen(slots=True)
+class _Form:
+    """What the instruction says of the matrices that it multiplies."""
+
+    left: str
+    right: str
+    deep: int
+    sums: Element = float32
+
+    @property
+    def sum_words(self) -> tuple[str, str, str]:
+        """The sums' type in CUDA, the kind of register that holds one, and their type in PTX."""
+        return ("float", "f", "f32") if self.sums is float32 else ("int", "r", "s32")
 
 
-def _multiplying(short: str, deep: int) -> Intrinsic:
+def _multiplying(short: str, form: _Form) -> Intrinsic:
     """Sums, four of each thread, with the products of a left matrix, four words of each, and a right one, two words of each.
 
     Thread 4 g + t of a warp has the sums of rows g and g + 8 and columns 2 t and 2 t + 1, row by row. Of the left matrix it has
-    words of neighbours along the depth, which are two numbers of two bytes, or one of four: of rows g and g + 8 word t, then of
-    both word t + 4; of the right one those of column g, word t and word t + 4."""
+    words of neighbours along the depth, which are four bytes, two numbers of two bytes, or one of four: of rows g and g + 8 word
+    t, then of both word t + 4; of the right one those of column g, word t and word t + 4."""
+    wanted = [type_of(form.sums), type_of(uint32), type_of(uint32)]
+    kind, register, ending = form.sum_words
+    types = f"{ending}.{form.left}.{form.right}.{ending}"
+    held = ", ".join(f'"+{register}"(sums[{i}])' for i in range(4))
     return Intrinsic(
-        f"multiply_{short}", _product, "the first of four float32, of four uint32 and of two uint32",
+        f"multiply_{short}", lambda types: types[0] if list(types) == wanted else None,
+        f"the first of four {form.sums}, of four uint32 and of two uint32",
         _cuda(
-            f"partita_multiply_{short}", "float* sums, const unsigned* left, const unsigned* right",
-            f'  asm volatile("mma.sync.aligned.m16n8k{deep}.row.col.f32.{short}.{short}.f32 '
+            f"partita_multiply_{short}", f"{kind}* sums, const unsigned* left, const unsigned* right",
+            f'  asm volatile("mma.sync.aligned.m16n8k{form.deep}.row.col.{types} '
             '{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
-            '    : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])\n'
+            f"    : {held}\n"
             '    : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));\n',
             (True, True, True),
         ),
     )
 
 
-MULTIPLY = {float16: _multiplying("f16", 16), bfloat16: _multiplying("bf16", 16), float32: _multiplying("tf32", 8)}
-"""The instruction for products of each element type: mma.sync m16n8k16, and m16n8k8 for float32 rounded to TF32."""
+MULTIPLY = {
+    (float16, float16): _multiplying("f16", _Form("f16", "f16", 16)),
+    (bfloat16, bfloat16): _multiplying("bf16", _Form("bf16", "bf16", 16)),
+    (float32, float32): _multiplying("tf32", _Form("tf32", "tf32", 8)),
+    (uint8, int8): _multiplying("u8s8", _Form("u8", "s8", 32, int32)),
+}
+"""The instruction for products of the left matrix's element type and the right one's: mma.sync m16n8k16, m16n8k8 for float32
+rounded to TF32, and m16n8k32 for bytes, whose sums are whole numbers."""
+
+
+def sums_of(left: Element) -> Element:
+    """The element type of the sums of products by numbers of this type."""
+    return int32 if left is uint8 else float32
 
 
 def _loading(types: Sequence[Type]) -> Type | None:

@@ -31,6 +31,10 @@ from accelerators.tvm.machine.work import BYTE_TAPS
 from graph.node import Node
 from graph.types import Array
 
+Chunks = Callable[[int, Callable[[Operand, int], None]], None]
+"""Does something for the channels of a pixel that are at hand, so many neighbours at a time: told where they begin, and how many
+they are."""
+
 SCALE, ZERO = 1, 2
 """The inputs of a Mean beside its image."""
 
@@ -43,7 +47,7 @@ def largest(body: Body, machine: Machine) -> Draft | None:
     pool = _Pool.of(body, node, machine)
     kernel, (image,), (result,) = pool.problem.kernel("largest", {0: pool.flat}, [pool.results])
 
-    def write(n: Value, y: Value, x: Value) -> None:
+    def write(n: Value, y: Value, x: Value, chunks: Chunks) -> None:
         window = pool.window
         rows = [pool.inside(kernel, y, 0, k) for k in range(window.taps[0])]
         columns = [pool.inside(kernel, x, 1, k) for k in range(window.taps[1])]
@@ -57,7 +61,7 @@ def largest(body: Body, machine: Machine) -> Draft | None:
                 numbers = pairs + numbers[len(pairs) * 2 :]
             result[pixel, first] = numbers[0]
 
-        pool.chunks(kernel, machine.lanes * 32 // result.element.bits, chunk)
+        chunks(machine.lanes * 32 // result.element.bits, chunk)
 
     pool.each(kernel, machine, write)
     return pool.problem.draft(kernel, "largest of quantized")
@@ -79,7 +83,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = pool.problem.kernel("mean", shapes, [after.results] * len(pool.problem.outputs))
     writer = Writer(after, inputs, outputs)
 
-    def write(n: Value, y: Value, x: Value) -> None:
+    def write(n: Value, y: Value, x: Value, chunks: Chunks) -> None:
         spans = [pool.span(kernel, index, d) for d, index in enumerate((y, x))]
         pixel = kernel.name_value("pixel", n * pool.window.pixels + y * pool.window.out[1] + x)
 
@@ -87,7 +91,7 @@ def mean(body: Body, machine: Machine) -> Draft | None:
             total = _sum_of(kernel, pool, inputs[position], spans, (n, first, lanes), scale)
             _write_mean(kernel, pool, total, spans, lanes, writer, (pixel, first))
 
-        pool.chunks(kernel, machine.lanes, chunk)
+        chunks(machine.lanes, chunk)
 
     pool.each(kernel, machine, write)
     return pool.problem.draft(kernel, "mean of quantized")
@@ -175,15 +179,23 @@ class _Pool:
         """The result by pixels."""
         return self.batch * self.window.pixels, self.channels
 
-    def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value], None]) -> None:
-        """What is done for each pixel; the threads share the rows."""
+    def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value, Chunks], None]) -> None:
+        """What is done for each pixel; the threads share the rows, those of a GPU all results."""
         window = self.window
+        if machine.is_gpu:
+            with kernel.tasks(self.batch * window.pixels * self.channels, "task", True) as task:
+                pixel = kernel.name_value("pixel", task // self.channels)
+                n = kernel.name_value("n", pixel // window.pixels)
+                y = kernel.name_value("y", pixel % window.pixels // window.out[1])
+                x = kernel.name_value("x", pixel % window.out[1])
+                write(n, y, x, lambda lanes, chunk: chunk(task % self.channels, 1))
+            return
         taps = self.batch * window.pixels * window.count * self.channels
         with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(taps, BYTE_TAPS) > 1) as task:
             n = kernel.name_value("n", task // window.out[0])
             y = kernel.name_value("y", task % window.out[0])
             with kernel.loop(window.out[1], "x") as x:
-                write(n, y, x)
+                write(n, y, x, lambda lanes, chunk: self.chunks(kernel, lanes, chunk))
 
     def chunks(self, kernel: Kernel, lanes: int, chunk: Callable[[Operand, int], None]) -> None:
         """The channels, a vector at a time."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32
+from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Registers, Value, float32
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums, Tile
 from accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
@@ -41,7 +41,7 @@ class Side:
     lanes: int
     """The numbers of a spot."""
     number: Callable[[Value, Spot], Value]
-    """Reads the numbers of a spot in a step, as float32."""
+    """Reads the numbers of a spot in a step, as they are multiplied."""
     turned: bool = False
     """Are the numbers of a spot neighbours along the depth?"""
 
@@ -54,21 +54,24 @@ class Side:
 class Product:
     """Writes the loops of one tile."""
 
-    def __init__(self, kernel: Kernel, tile: BlockTile, thread: Value, left: Side, right: Side) -> None:
-        self.kernel, self.tile = kernel, tile
+    def __init__(
+        self, kernel: Kernel, tile: BlockTile, thread: Value, left: Side, right: Side, element: Element = float32
+    ) -> None:
+        """Numbers of both sides are multiplied and added up in this element type of four bytes."""
+        self.kernel, self.tile, self.element = kernel, tile, element
         self.left, self.right = left, right
         self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
         self.own = own_thread(tile, thread)
         self.row, self.column = self.own // tile.across, self.own % tile.across
         self.memory = {side: self._shared(name, side) for name, side in (("left", left), ("right", right))}
         self.fetched = {
-            side: kernel.registers(f"next_{name}", float32, (len(side.spots),), side.lanes)
+            side: kernel.registers(f"next_{name}", element, (len(side.spots),), side.lanes)
             for name, side in (("left", left), ("right", right))
         }
-        self.sums = kernel.registers("sums", float32, (tile.high, tile.wide), 1)
+        self.sums = kernel.registers("sums", element, (tile.high, tile.wide), 1)
 
     def _shared(self, name: str, side: Side) -> Buffer:
-        return self.kernel.shared(name, float32, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
+        return self.kernel.shared(name, self.element, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
 
     def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
         """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
@@ -76,7 +79,7 @@ class Product:
         kernel, tile = self.kernel, self.tile
         for row in range(tile.high):
             for column in range(tile.wide):
-                self.sums[row, column] = 0.0
+                self.sums[row, column] = 0
         self._fetch(self._step(as_index(0)))
         self._put(as_index(0))
         kernel.barrier()
@@ -90,7 +93,7 @@ class Product:
                     self._put((step + 1) % STAGES)
                 kernel.barrier()
         count = tile.high * tile.wide
-        sums = Sums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count)
+        sums = Sums(kernel, tile, self.slice, self.own, self._sum, self._set_sum, count, self.element)
         sums.store(self._lines(), store, bounds)
 
     def _sum(self, number: int) -> Value:
@@ -144,7 +147,7 @@ class Product:
 
     def _operand(self, side: Side, name: str, stage: Value, k: Value, thread: Value, count: int) -> Buffer:
         """What a thread multiplies by, in registers."""
-        numbers = self.kernel.stack(name, float32, (count,))
+        numbers = self.kernel.stack(name, self.element, (count,))
         width = min(WIDTH, count)
         for first in range(0, count, width):
             at = _place(thread, first, count, side.extent)
@@ -174,7 +177,7 @@ def _place(thread: Value, number: int, count: int, extent: int) -> Value:
 
 
 def packed_side(
-    tile: BlockTile, own: Value, extent: int, buffer: Buffer, first: Value
+    tile: BlockTile, own: Value, extent: int, buffer: Buffer, first: Value, element: Element = float32
 ) -> Side:
     """The side of a constant that is laid out as blocks read it: step after step, each `depth` times `extent` numbers."""
     lanes = WIDTH if extent % WIDTH == 0 else 1
@@ -184,7 +187,7 @@ def packed_side(
         lanes,
         lambda step, spot: buffer.vector(
             lanes, first + step * (tile.depth * extent) + spot.k * extent + spot.at
-        ).cast(float32),
+        ).cast(element),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Value, float32
+from accelerators.tvm.kernels.language import Element, Kernel, Value, float32
 
 Sum = Callable[[int], Value]
 """A thread's sum of this number."""
@@ -57,6 +57,8 @@ class Sums:
     """Sets a sum."""
     count: int
     """The sums of a thread."""
+    element: Element = float32
+    """The element type of the sums."""
 
     def store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:
         """Each sum of all slices at its place, as far as its row and its column are less than the bounds; a bound of None is
@@ -66,7 +68,7 @@ class Sums:
             return
         kernel = self.kernel
         size = self.tile.slice_threads * self.count
-        parts = kernel.shared("parts", float32, ((self.tile.slices - 1) * size,))
+        parts = kernel.shared("parts", self.element, ((self.tile.slices - 1) * size,))
         with kernel.when(self.slice > 0):
             for number in range(self.count):
                 parts[(self.slice - 1) * size + self._position(number)] = self.get(number)

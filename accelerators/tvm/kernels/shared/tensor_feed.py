@@ -35,6 +35,9 @@ from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
 from accelerators.tvm.machine.machine import Machine
 
+WORD = 4
+"""The bytes that a thread fills at once with what stands for numbers beside the matrix."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Source:
@@ -42,7 +45,7 @@ class Source:
 
     position: tuple[Operand, ...]
     is_inside: Value | None = None
-    """Are they there? Zeros are taken for numbers beside the matrix. None: they always are."""
+    """Are they there? The side's `fill` is taken for numbers beside the matrix. None: they always are."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -64,6 +67,8 @@ class TensorSide:
     """Are the numbers of a spot neighbours along the depth? So they are in shared memory then."""
     is_rounded: bool = False
     """Are the numbers in memory rounded as the instruction takes them?"""
+    fill: int = 0
+    """What stands for numbers beside the matrix."""
 
     @property
     def bytes(self) -> int:
@@ -149,13 +154,20 @@ class Feed:
 
     def _copy(self, source: Source, position: Operand) -> None:
         size = self.side.lanes * self.side.bytes
+        if source.is_inside is not None and self.side.fill:
+            with self.kernel.when(source.is_inside):
+                self.kernel.do(COPIES[size](self.memory[position], self.side.buffer[source.position], as_index(size)))
+            with self.kernel.otherwise():
+                for first in range(0, self.side.lanes, WORD):
+                    self.memory[position + first] = constant(self.side.fill, self.bits, WORD)
+            return
         taken = as_index(size) if source.is_inside is None else select(source.is_inside, as_index(size), 0)
         self.kernel.do(COPIES[size](self.memory[position], self.side.buffer[source.position], taken))
 
     def _bits(self, source: Source) -> Value:
         """A single number's bits."""
         bits = self.side.buffer[source.position].bits_as(self.bits)
-        return bits if source.is_inside is None else if_inside(source.is_inside, bits, constant(0, self.bits))
+        return bits if source.is_inside is None else if_inside(source.is_inside, bits, constant(self.side.fill, self.bits))
 
     def _owned(self, spot: Spot) -> ExitStack:
         stack = ExitStack()
@@ -165,11 +177,11 @@ class Feed:
 
 
 def has_tensor_cores(machine: Machine, *elements: Element) -> bool:
-    """Do the machine's tensor cores multiply numbers of these element types, which have to be one? Of float32 they take fewer
-    digits, which has to be allowed."""
-    if not machine.is_gpu or not machine.gpu.has_tensor_cores or len(set(elements)) != 1:
+    """Do the machine's tensor cores multiply numbers of these two element types? Of float32 they take fewer digits, which has to
+    be allowed."""
+    if not machine.is_gpu or not machine.gpu.has_tensor_cores or elements not in MULTIPLY:
         return False
-    return machine.rounds_products if elements[0] is float32 else elements[0] in MULTIPLY
+    return machine.rounds_products if elements[0] is float32 else True
 
 
 def widest_copy(size: int, *counts: int) -> int:

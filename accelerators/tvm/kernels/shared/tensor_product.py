@@ -1,11 +1,11 @@
-"""A product of matrices on the tensor cores of a GPU, each sum in float32.
+"""A product of matrices on the tensor cores of a GPU, each sum in float32, or in int32 where bytes are multiplied.
 
 Both operands of a block's tile go step by step through shared memory. While one step is multiplied the next ones are on their
 way. So there is one barrier a step."""
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Kernel, Value, float32, uint32
+from accelerators.tvm.kernels.language import Kernel, Value, uint32
 from accelerators.tvm.kernels.language.tensor_cores import (
     HIGH,
     MULTIPLY,
@@ -14,6 +14,7 @@ from accelerators.tvm.kernels.language.tensor_cores import (
     WARP,
     WIDE,
     close_copies,
+    sums_of,
 )
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.gpu_product import own_thread
@@ -27,7 +28,7 @@ class TensorProduct:
 
     def __init__(self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide) -> None:
         self.kernel, self.tile = kernel, tile
-        self.multiply = MULTIPLY[left.buffer.element]
+        self.multiply = MULTIPLY[left.buffer.element, right.buffer.element]
         self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
         self.own = own_thread(tile, thread)
         self.lane = kernel.name_value("lane", thread % WARP)
@@ -36,14 +37,14 @@ class TensorProduct:
         self.left = Feed(kernel, "left", left, tile.stages * tile.slices)
         self.right = Feed(kernel, "right", right, tile.stages * tile.slices)
         self.has_copies = self.left.is_copied or self.right.is_copied
-        self.sums = kernel.stack("sums", float32, (tile.sums,))
+        self.sums = kernel.stack("sums", sums_of(left.buffer.element), (tile.sums,))
 
     def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
         """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
         bounds; a bound of None is never reached."""
         kernel, ahead = self.kernel, self.tile.stages - 1
         for number in range(self.tile.sums):
-            self.sums[number] = 0.0
+            self.sums[number] = 0
         for stage in range(ahead):
             if stage < steps:
                 self._begin(as_index(stage), as_index(stage))
@@ -61,7 +62,8 @@ class TensorProduct:
             if steps > ahead and not (self.left.is_copied and self.right.is_copied):
                 with kernel.when(step + ahead < steps):
                     self._end((step + ahead) % self.tile.stages)
-        sums = Sums(kernel, self.tile, self.slice, self.own, self.sums.__getitem__, self.sums.__setitem__, self.tile.sums)
+        get, put = self.sums.__getitem__, self.sums.__setitem__
+        sums = Sums(kernel, self.tile, self.slice, self.own, get, put, self.tile.sums, self.sums.element)
         sums.store(self._lines(), store, bounds)
 
     def _begin(self, step: Value, stage: Value) -> None:

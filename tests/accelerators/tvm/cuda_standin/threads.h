@@ -28,6 +28,7 @@ template <class A, class B> static inline std::common_type_t<A, B> max(A a, B b)
 template <class A, class B> static inline std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
 static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline int2 make_int2(int x, int y) { return {x, y}; }
 static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 

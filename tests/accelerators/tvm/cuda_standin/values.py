@@ -9,6 +9,7 @@ import pytest
 
 import partita as pt
 from tests.accelerators.tvm.opencl_nets import Value, numbers
+from tests.accelerators.tvm.quantizing import Layer
 
 PLAIN = {"ISOLATE": False}
 
@@ -58,3 +59,10 @@ def test_an_index_that_is_outside_is_an_error() -> None:
     model = pt.compile(text_net(), "cuda", config=PLAIN)
     with pytest.raises(pt.RunError, match="an index is outside of a dimension of 11"):
         model(np.full((2, 5), 11))
+
+
+def test_quantized_layers_without_tensor_cores() -> None:
+    """The very integers: a convolution of bytes that are read by four, and one of each channel by itself."""
+    for layer in (Layer(8, 12, (5, 6), (3, 3), pads=(1, 1, 1, 1), relu=True), Layer(6, 6, (5, 6), (3, 3), group=6)):
+        model = pt.compile(layer.graph(), "cuda", config={**PLAIN, "ARCH": "sm_75"})
+        np.testing.assert_array_equal(model(layer.given())[0], layer.expected(layer.given()))

@@ -1,0 +1,107 @@
+"""Convolutions on a GPU in which each result channel has a group of its own, as those of each channel by itself: no products of
+matrices. A thread computes one result, and neighbours read neighbouring pixels; numbers of two bytes are read and written as they
+are, and added up in float32."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.convolution.image import Image
+from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, float32, if_inside
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+MOST_TAPS = 81
+"""A window of more taps than this is no kernel of ours: its taps are written out."""
+
+
+def gpu_depthwise(body: Body, machine: Machine) -> Draft | None:
+    """Such a convolution with constant weights and what follows it; None for any other body."""
+
+    def cut(image: Image) -> _Layer | None:
+        is_ours = image.outs == image.groups and image.taps <= MOST_TAPS
+        return _Layer(image, min(THREADS, machine.gpu.threads)) if is_ours else None
+
+    return draft_layer(body, "gpu_depthwise", cut)
+
+
+@attrs.frozen(slots=True)
+class _Layer:
+    """One such convolution."""
+
+    image: Image
+    threads: int
+
+    @property
+    def weights(self) -> int:
+        """How many numbers the weights are."""
+        return self.image.outs * self.image.depth
+
+    def pack(self, array: Array) -> Array:
+        """The weights as they are given."""
+        return array.reshape(-1)
+
+    def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+        """A thread for each result."""
+        image = self.image
+        count = image.batch * image.outs * image.pixels
+        with kernel.launch((-(-count // self.threads), 1, 1), self.threads) as (block, _, _, thread):
+            item = kernel.name_value("item", block * self.threads + thread)
+            with kernel.when(item < count):
+                pixel = kernel.name_value("pixel", item % image.pixels)
+                channel = kernel.name_value("channel", item // image.pixels % image.outs)
+                picture = kernel.name_value("picture", item // (image.pixels * image.outs))
+                total = self._total(kernel, source, weight, picture, channel, pixel)
+                writer.store(total, (picture, channel, pixel))
+
+    def _total(
+        self, kernel: Kernel, source: Buffer, weight: Buffer, picture: Value, channel: Value, pixel: Value
+    ) -> Value:
+        """The sum of a result: for each of the group's channels all taps, written out."""
+        image = self.image
+        inner = image.channels // image.groups
+        firsts = [
+            kernel.name_value(f"first{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d])
+            for d in range(len(image.sizes))
+        ]
+        total = kernel.stack("total", float32, (1,))
+        total[0] = 0.0
+        with kernel.loop(inner, "c") as c:
+            own = channel * inner + c
+            for number, taps in enumerate(itertools.product(*map(range, image.filter))):
+                at, tests = self._position(firsts, taps)
+                pixel_read = read(source, (picture, own, at))
+                pixel_read = if_inside(all_of(tests), pixel_read, 0.0) if tests else pixel_read
+                total[0] = total[0] + pixel_read * read(weight, (own * image.taps + number,))
+        return total[0]
+
+    def _coordinate(self, pixel: Value, dimension: int) -> Value:
+        """The result's coordinate in a dimension."""
+        behind = math.prod(self.image.out[dimension + 1 :])
+        at = pixel // behind if behind > 1 else pixel
+        return at % self.image.out[dimension] if dimension else at
+
+    def _position(self, firsts: list[Value], taps: tuple[int, ...]) -> tuple[Operand, list[Value]]:
+        """Where a tap is in its channel, and the tests of whether it is inside, as far as it may be outside."""
+        image, tests = self.image, list[Value]()
+        position: Operand = 0
+        for d, (first, tap) in enumerate(zip(firsts, taps, strict=True)):
+            shift = tap * image.dilations[d]
+            at = first + shift
+            if shift < image.before[d]:
+                tests.append(at >= 0)
+            if (image.out[d] - 1) * image.strides[d] + shift - image.before[d] >= image.sizes[d]:
+                tests.append(at < image.sizes[d])
+            position = at if d == 0 else position * image.sizes[d] + at
+        return position, tests

@@ -1,0 +1,79 @@
+"""Convolutions of quantized values that see each channel by itself, on a GPU: a thread for each result, whose neighbours read
+neighbouring channels."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int32
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.cut import Shape
+from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+
+def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for such a convolution and what follows it; None for any other body."""
+    return draft_quantized(body, "Depthwise", lambda shape, zero: _Layer(shape, zero, min(THREADS, machine.gpu.threads)))
+
+
+@attrs.frozen(slots=True)
+class _Layer:
+    """One such convolution."""
+
+    shape: Shape
+    zero: int
+    """The image's zero point, which stands in the padding."""
+    threads: int
+    schedule: str = "gpu_quantized_depthwise"
+
+    @property
+    def weights(self) -> int:
+        """How many bytes the weights are."""
+        return self.shape.channels * self.shape.window.count
+
+    def pack(self, array: Array) -> Array:
+        """The weights tap by tap, channels side by side."""
+        return np.ascontiguousarray(array.reshape(self.shape.channels, -1).T).reshape(-1)
+
+    def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
+        """A thread for each channel of each pixel of the results."""
+        channels, window = self.shape.channels, self.shape.window
+        count = self.shape.batch * window.pixels * channels
+        with kernel.launch((-(-count // self.threads), 1, 1), self.threads) as (block, _, _, thread):
+            item = kernel.name_value("item", block * self.threads + thread)
+            with kernel.when(item < count):
+                channel = kernel.name_value("channel", item % channels)
+                pixel = kernel.name_value("pixel", item // channels)
+                total = self._total(kernel, image, weight, beginning, pixel, channel)
+                writer.store(total, (pixel, channel))
+
+    def _total(
+        self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, pixel: Value, channel: Value
+    ) -> Value:
+        window, channels = self.shape.window, self.shape.channels
+        picture = kernel.name_value("picture", pixel // window.pixels)
+        coordinates = pixel % window.pixels // window.out[1], pixel % window.out[1]
+        firsts = [
+            kernel.name_value(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)
+        ]
+        sums = kernel.stack("sum", int32, (1,))
+        sums[0] = beginning[channel]
+        for tap in range(window.count):
+            taps = divmod(tap, window.taps[1])
+            at = [first + i * d for first, i, d in zip(firsts, taps, window.dilations, strict=True)]
+            position = (at[0] * window.sizes[1] + at[1]) * channels + channel
+            number = image[picture, position].cast(int32)
+            if not window.is_inside:
+                tests = [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
+                number = if_inside(all_of(tests), number, self.zero)
+            sums[0] = sums[0] + number * weight[as_index(tap * channels) + channel].cast(int32)
+        return sums[0]

@@ -1,0 +1,233 @@
+"""Products of quantized values by constant weights on a GPU, and what follows them: convolutions, and products of matrices.
+
+A block computes a tile: rows are the pixels of all images, columns are results, and the depth is the channels of all taps. Sums
+are whole numbers: unsigned bytes of the image times signed ones of the weights, by tensor cores where the GPU has them. What the
+sums begin with, which holds the bias and what the image's zero point adds, is added at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from accelerators.arrays.sharing import new_weight
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    all_of,
+    if_inside,
+    int8,
+    int32,
+    uint8,
+)
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.cut import Shape
+from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.gpu_product import (
+    Product,
+    Side,
+    Spot,
+    lay_steps,
+    own_thread,
+    packed_side,
+    spots,
+)
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.tensor_feed import (
+    Source,
+    TensorSide,
+    has_tensor_cores,
+    packed_tensor_side,
+    widest_copy,
+)
+from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.machine.machine import Machine
+from graph.types import Array
+
+
+def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a product and what follows it; None for any other body."""
+    return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Layer:
+    """One product and its cut."""
+
+    shape: Shape
+    zero: int
+    """The image's zero point, which stands in the padding."""
+    tile: BlockTile | TensorTile
+
+    @classmethod
+    def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
+        """The cut that takes the fewest cycles. Where bytes are read one by one each thread stays at one row."""
+        groups, gpu = shape.groups, machine.gpu
+        work = Work(
+            shape.batch * shape.window.pixels, shape.outs // groups, shape.channels // groups * shape.window.count, groups
+        )
+        if has_tensor_cores(machine, uint8, int8):
+            lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
+            listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
+            return cls(shape, zero, choose("tile", listed, lambda tile: tensor_cycles(tile, work, gpu)))
+        return cls(shape, zero, choose("tile", tiles(gpu), lambda tile: cycles(tile, work, gpu)))
+
+    @property
+    def schedule(self) -> str:
+        """The name of its kernel."""
+        return "gpu_quantized_product" + ("_on_tensor_cores" if isinstance(self.tile, TensorTile) else "")
+
+    @property
+    def inner(self) -> int:
+        """The input channels of a group."""
+        return self.shape.channels // self.shape.groups
+
+    @property
+    def outs(self) -> int:
+        """The output channels of a group."""
+        return self.shape.outs // self.shape.groups
+
+    @property
+    def rows(self) -> int:
+        """The pixels of all results."""
+        return self.shape.batch * self.shape.window.pixels
+
+    @property
+    def depth(self) -> int:
+        """The products of each sum."""
+        return self.inner * self.shape.window.count
+
+    @property
+    def lanes(self) -> int:
+        """How many neighbouring bytes of the image a thread takes at once: channels of one tap."""
+        if self.shape.is_plain:
+            return 1
+        if isinstance(self.tile, TensorTile):
+            return widest_copy(1, self.inner)
+        return WIDTH if self.inner % WIDTH == 0 else 1
+
+    @property
+    def steps(self) -> int:
+        """The steps of all slices together."""
+        return self.tile.steps(self.depth) * self.tile.slices
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The tiles along the columns and along the rows."""
+        return -(-self.outs // self.tile.columns), -(-self.rows // self.tile.rows)
+
+    @property
+    def weights(self) -> int:
+        """How many bytes the packed weights are."""
+        return self.shape.groups * self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
+
+    def pack(self, array: Array) -> Array:
+        """The weights [group, tile, step, depth, column], with zeros where a tile reaches beyond; for tensor cores each step has
+        its columns first. The depth goes through all channels for each tap."""
+        groups, wide, deep = self.shape.groups, self.tile.columns, self.tile.depth
+        is_turned = isinstance(self.tile, TensorTile)
+        ordered = array.reshape(groups, self.outs, self.inner, -1).transpose(0, 3, 2, 1)
+        matrix = ordered.reshape(groups, self.depth, self.outs)
+        packed = new_weight((groups, self.blocks[0], self.steps, *((wide, deep) if is_turned else (deep, wide))), array.dtype)
+        packed[...] = np.zeros((), array.dtype)
+        for group in range(groups):
+            for block in range(self.blocks[0]):
+                steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
+                lay_steps(steps, matrix[group, :, block * wide : (block + 1) * wide])
+        return packed.reshape(-1)
+
+    def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
+        """A block for each tile of each group."""
+        tile, blocks = self.tile, self.blocks
+        with kernel.launch((*blocks, self.shape.groups), tile.threads) as (block, band, group, thread):
+            own = own_thread(tile, thread)
+            first = (group * blocks[0] + block) * (self.steps * tile.depth * tile.columns)
+
+            def store(total: Value, row: Value, column: Value) -> None:
+                result = group * self.outs + block * tile.columns + column
+                writer.store(total + beginning[result], (band * tile.rows + row, result))
+
+            bounds = (
+                None if self.rows % tile.rows == 0 else as_index(self.rows) - band * tile.rows,
+                None if self.outs % tile.columns == 0 else as_index(self.outs) - block * tile.columns,
+            )
+            if isinstance(tile, TensorTile):
+                right = packed_tensor_side(tile, own, tile.columns, weight, first)
+                left = self._copied(kernel, image, own, band, group)
+                TensorProduct(kernel, tile, thread, left, right).write(tile.steps(self.depth), store, bounds)
+            else:
+                sides = self._read(kernel, image, own, band, group), packed_side(tile, own, tile.columns, weight, first, int32)
+                Product(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
+
+    def _copied(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> TensorSide:
+        """The side of the image for tensor cores."""
+        tile, lanes = self.tile, self.lanes
+        listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
+        source = self._sources(kernel, listed, band, group)
+        return TensorSide(image, tile.rows, tile.depth, listed, lanes, source, turned=True, fill=self.zero)
+
+    def _read(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> Side:
+        """The same where threads read, and bytes become words."""
+        tile, lanes = self.tile, self.lanes
+        listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
+        sources = self._sources(kernel, listed, band, group)
+
+        def number(step: Value, spot: Spot) -> Value:
+            source = sources(step, spot)
+            numbers = image.vector(lanes, *source.position).cast(int32)
+            return numbers if source.is_inside is None else if_inside(source.is_inside, numbers, self.zero)
+
+        return Side(tile.rows, listed, lanes, number, turned=lanes > 1)
+
+    def _sources(
+        self, kernel: Kernel, listed: tuple[Spot, ...], band: Value, group: Value
+    ) -> Callable[[Value, Spot], Source]:
+        """Where in the image the bytes of a spot stand. What follows from their row is computed once: for each spot where threads
+        take several bytes at a time, else for the one row at which a thread stays."""
+        tile, window = self.tile, self.shape.window
+        is_steady = self.lanes == 1 and self.tile.slice_threads % tile.rows == 0
+        corners = {spot: self._corner(kernel, spot, band) for spot in (listed[:1] if is_steady else listed)}
+
+        def source(step: Value, spot: Spot) -> Source:
+            picture, firsts, is_row = corners[listed[0] if is_steady else spot]
+            k = step * tile.depth + spot.k
+            tap, channel = k // self.inner, group * self.inner + k % self.inner
+            down, across = tap // window.taps[1], tap % window.taps[1]
+            at = [first + i * d for first, i, d in zip(firsts, (down, across), window.dilations, strict=True)]
+            tests = [] if is_row is None else [is_row]
+            if self.steps * tile.depth != self.depth:
+                tests.append(k < self.depth)
+            if not window.is_inside:
+                tests += [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
+            return Source((picture, self._flat(channel, at[0], at[1])), all_of(tests) if tests else None)
+
+        return source
+
+    def _corner(self, kernel: Kernel, spot: Spot, band: Value) -> tuple[Value, list[Value], Value | None]:
+        """The picture of a spot's row, where its first tap stands there, and whether there is such a row."""
+        window, tile = self.shape.window, self.tile
+        row = kernel.name_value("pixel", band * tile.rows + spot.at)
+        picture = kernel.name_value("picture", row // window.pixels if self.shape.batch > 1 else as_index(0))
+        inside = row % window.pixels if self.shape.batch > 1 else row
+        coordinates = inside // window.out[1], inside % window.out[1]
+        if window.out[1] == 1:
+            coordinates = inside, as_index(0)
+        firsts = [
+            kernel.name_value(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)
+        ]
+        return picture, firsts, None if self.rows % tile.rows == 0 else row < self.rows
+
+    def _flat(self, channel: Value, down: Value, across: Value) -> Operand:
+        """The place of a byte in its picture."""
+        window, channels = self.shape.window, self.shape.channels
+        if self.shape.is_plain:
+            return (channel * window.sizes[0] + down) * window.sizes[1] + across
+        return (down * window.sizes[1] + across) * channels + channel

@@ -1,0 +1,58 @@
+"""What a GPU's convolutions of quantized values have in common, however they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Protocol
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import Buffer, Kernel
+from accelerators.tvm.kernels.quantized.cut import Shape
+from accelerators.tvm.kernels.quantized.following import make_following
+from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.sizes.extent import Extent
+from graph.types import Array
+
+
+class Layer(Protocol):
+    """One convolution and its cut."""
+
+    @property
+    def schedule(self) -> str:
+        """The name of its kernel."""
+
+    @property
+    def weights(self) -> int:
+        """How many bytes the packed weights are."""
+
+    def pack(self, array: Array) -> Array:
+        """The weights as the loops read them."""
+
+    def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
+        """All loops; sums begin with a number for each output channel."""
+
+
+def draft_quantized(body: Body, op: str, cut: Callable[[Shape, int], Layer]) -> Draft | None:
+    """The kernel for the body's only such op as it is cut for its shape and the zero point around the image; None for any other
+    body, and for images of any size."""
+    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == op]
+    shape = Shape.of(roots[0]) if len(roots) == 1 else None
+    if shape is None or isinstance(shape.batch, Extent) or shape.window.is_any:
+        return None
+    root, problem = roots[0], Problem.of(body)
+    image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
+    scale = root.inputs[SCALE] if len(root.inputs) > SCALE else None
+    after = make_following(body, root, scaled, {} if scale is None else {SCALE: shape_of(scale)})
+    if after is None or image is None or weight is None or beginning is None or image in after.operands:
+        return None
+    layer = cut(shape, int(root.attrs["zero"]))
+    size = (shape.batch, shape.channels * prod(shape.window.sizes))
+    shapes = {**after.operands, image: size, weight: (layer.weights,), beginning: (shape.outs,)}
+    kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
+    layer.write(kernel, inputs[image], inputs[weight], inputs[beginning], Writer(after, inputs, outputs))
+    return problem.draft(kernel, layer.schedule, {weight: layer.pack})
