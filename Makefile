@@ -19,7 +19,7 @@ test:  ## ruff, mypy and all quick tests
 check-all:  ## the same with the slow tests, and with torch (a large download)
 	@.ci/run all
 
-check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here, with zoo and ONNX's node tests (not on a simulator)
+check-gpu: .soak-venv  ## the tests of `opencl` and `cuda` on the drivers here; without a GPU few models (all of them: ARGS=--all-models)
 	@.venv/bin/python -m pytest -q -m "" tests/accelerators/tvm/test_opencl*.py tests/accelerators/tvm/test_cuda.py $(ARGS)
 
 soak: .soak-venv  ## attacks for an hour: random models, mutated files, kills, faults, forks, threads (ARGS="--minutes 5")
@@ -45,6 +45,9 @@ docs:  ## the documentation as a site, in build/site; a warning is an error
 page:  ## build the report page's program from its sources (needs npm); the result is kept in the repository
 	@cd partita/page/web && npm ci --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
 
+# OpenCL for the processor; it is not made for other machines.
+POCL = 'pocl-binary-distribution >=3.0, <4; platform_system == "Linux" and platform_machine == "x86_64"'
+
 # Options for one benchmark, as in: make bench-latency ARGS="--models bert --batch 1"
 ARGS ?=
 
@@ -66,7 +69,8 @@ bench-threads: .bench  ## twenty fresh processes, alone and beside a rival: onnx
 bench-precision: .bench  ## quantized models, and bfloat16: onnxruntime, OpenVINO
 	@.venv-bench/bin/python -m benchmarks.precision $(ARGS)
 
-bench-gpu: .bench  ## latency on a GPU, where there is one: torch, onnxruntime
+bench-gpu: .bench  ## latency on a GPU: torch, onnxruntime; without one the smallest model by OpenCL on the processor
+	@.ci/venv .venv-bench onnxruntime,openvino,opencl matplotlib $(POCL)
 	@.venv-bench/bin/python -m benchmarks.gpu --publish $(ARGS)
 
 # The peers that share Partita's process; the others make environments of their own, .venv-bench-*.

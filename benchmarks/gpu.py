@@ -4,7 +4,8 @@
     python -m benchmarks.gpu --carried FOLDER                  runs it where there is a GPU; TVM's runtime alone will do
 
 Partita's `cuda` against torch, torch.compile and onnxruntime's CUDA provider, each where it is installed; from arrays in the
-host's memory to arrays in the host's memory. Where there is no GPU the run says so and measures nothing."""
+host's memory to arrays in the host's memory. Where there is no GPU of NVIDIA's the smallest model runs on an OpenCL driver, that
+of another GPU or one for the processor, beside onnxruntime on the processor, and nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from benchmarks import publish, results
+from benchmarks import publish, results, tables
 from benchmarks.contest import CASE_LIMIT, compete, run_case
 from benchmarks.contestants import ENGINES, Engine
 from benchmarks.machine import OtherLoad, usable_cores
@@ -27,6 +28,10 @@ from benchmarks.processes import module_command
 from benchmarks.progress import Progress, run, say
 
 ON_GPU = ("partita", "onnxruntime", "torch", "torch.compile")
+
+
+ON_OPENCL = {"partita": Engine("partita_opencl"), "onnxruntime": ENGINES["onnxruntime"]}
+"""The engines where there is no GPU of NVIDIA's."""
 
 
 def engines(names: Sequence[str]) -> dict[str, Engine]:
@@ -41,6 +46,13 @@ def gpu_name() -> str | None:
 
     driver = driver_of(0)
     return driver.title if driver else None
+
+
+def opencl_name() -> str:
+    """The OpenCL device that is here; AcceleratorUnavailable, with what to install, where there is none."""
+    from accelerators.tvm.run.opencl_driver import drivers
+
+    return drivers()[0].name
 
 
 def expected(case_model: Model, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
@@ -84,6 +96,8 @@ def one_process(args: argparse.Namespace, name: str, batch: int) -> dict[str, An
         case_model = model(name, batch)
         inputs = case_model.inputs()
         reference = list(expected(case_model, inputs))
+    if args.opencl:
+        return compete(ON_OPENCL, case_model, usable_cores(), inputs, reference, args.seconds, CASE_LIMIT, args.gate)
     return compete(engines(args.engines), case_model, 0, inputs, reference, args.seconds, CASE_LIMIT, args.gate)
 
 
@@ -98,12 +112,33 @@ def measure(args: argparse.Namespace) -> list[results.Row]:
         progress.step(f"{name}, batch {batch}")
         words = ["--case", name, str(batch), "--seconds", str(args.seconds * len(args.engines) / args.processes)]
         words += ["--carried", str(args.carried.resolve())] if args.carried else []
+        words += ["--opencl"] if args.opencl else []
 
         def command(names: Sequence[str], gate: int, words: Sequence[str] = words) -> list[str]:
             return module_command("benchmarks.gpu", [*words, "--gate", str(gate), "--engines", *names])
 
-        rows += run_case({"model": name, "batch": batch, "threads": 0}, engines(args.engines), command, args.processes)
+        threads = usable_cores() if args.opencl else 0
+        running = ON_OPENCL if args.opencl else engines(args.engines)
+        rows += run_case({"model": name, "batch": batch, "threads": threads}, running, command, args.processes)
     return rows
+
+
+def show_on_opencl(args: argparse.Namespace) -> None:
+    """The tiny form, to see that all of it works."""
+    from accelerators.errors import AcceleratorUnavailable
+
+    try:
+        name = opencl_name()
+    except AcceleratorUnavailable as unavailable:
+        print(f"There is no GPU of NVIDIA's here, and {unavailable.cause}, so nothing was measured.\n  {unavailable.remedy}.")
+        return
+    args.opencl, args.engines = True, list(ON_OPENCL)
+    args.models, args.batch, args.seconds, args.processes = ["squeezenet"], [1], 1.0, 1
+    load = OtherLoad()
+    rows = measure(args)
+    print(tables.TABLES["gpu"](results.section(rows, opencl=name, seconds=args.seconds, others_cores=load.cores())))
+    print(f"There is no GPU of NVIDIA's here: `opencl` ran on {name}, onnxruntime on the processor. Nothing of it is kept.")
+    print("To compile for a GPU here and run elsewhere: --carry, then --carried.")
 
 
 def main() -> None:
@@ -119,6 +154,7 @@ def main() -> None:
     parser.add_argument("--carried", type=Path, metavar="FOLDER", help="run what was carried here in this folder")
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--gate", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--opencl", action="store_true", help=argparse.SUPPRESS)
     publish.add_options(parser)
     args = parser.parse_args()
     if args.tiny:
@@ -130,7 +166,7 @@ def main() -> None:
         for name, batch in ((name, batch) for batch in args.batch for name in args.models):
             say(f"carried: {carry(model(name, batch), args.carry, args.arch)}")
     elif (gpu := gpu_name()) is None:
-        print("There is no GPU here, so nothing was measured. To compile here and run elsewhere: --carry, then --carried.")
+        show_on_opencl(args)
     else:
         load = OtherLoad()
         rows = measure(args)

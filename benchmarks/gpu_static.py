@@ -57,6 +57,10 @@ class Peak:
     bandwidth: float
     """Bytes to and from its memory."""
 
+    def rate(self, tensor: bool, precision: str) -> float:
+        """The operations in a second, on the tensor cores or outside of them. In TF32 these make half as many as in float16."""
+        return self.tensor_flops / (2 if precision == "tf32" else 1) if tensor else self.flops
+
 
 PEAKS = {
     "a100": Peak("sm_80", 108, 19.5e12, 312e12, 1.555e12),
@@ -94,11 +98,11 @@ class Judged:
         """Does it leave most of the GPU idle, with work for more?"""
         return self.kernel.blocks < FEW_BLOCKS and self.flops > TINY
 
-    def time(self, peak: Peak) -> float:
+    def time(self, peak: Peak, precision: str = "f32") -> float:
         """The seconds that it takes at least."""
         blocks = self.kernel.blocks
         filled = blocks / (math.ceil(blocks / peak.cores) * peak.cores)
-        rate = peak.tensor_flops if self.kernel.tensor else peak.flops
+        rate = peak.rate(self.kernel.tensor, precision)
         moving = self.kernel.bytes / (peak.bandwidth * min(1.0, blocks / peak.cores))
         return max(self.flops / (rate * filled), moving) + self.kernel.launches * LAUNCH
 
@@ -125,9 +129,9 @@ class Verdict:
         """The part of the arithmetic that is done on tensor cores."""
         return sum(k.flops for k in self.kernels if k.kernel.tensor) / max(1, sum(k.flops for k in self.kernels))
 
-    def row(self, name: str, peak: Peak) -> list[str]:
+    def row(self, name: str, peak: Peak, precision: str = "f32") -> list[str]:
         """The model's line in the table."""
-        total = sum(judged.time(peak) for judged in self.kernels)
+        total = sum(judged.time(peak, precision) for judged in self.kernels)
         launches = sum(judged.kernel.launches for judged in self.kernels)
         return [
             name, str(launches), str(sum(kernel.is_thin for kernel in self.kernels)),
@@ -240,11 +244,11 @@ def _bytes(entry: NodeEntry) -> int:
     return math.prod(kind.shape) * numpy_dtype(kind.dtype).itemsize  # type: ignore[arg-type]
 
 
-def layers(verdict: Verdict, peak: Peak) -> str:
+def layers(verdict: Verdict, peak: Peak, precision: str = "f32") -> str:
     """The launches of a model, one a line."""
     lines = [
         [j.ops, j.kernel.schedule, str(j.kernel.blocks), str(j.kernel.threads), f"{j.flops / 1e6:.1f}",
-         f"{j.kernel.bytes / 2**20:.2f}", f"{j.time(peak) * 1e6:.1f}"]
+         f"{j.kernel.bytes / 2**20:.2f}", f"{j.time(peak, precision) * 1e6:.1f}"]
         for j in verdict.kernels
     ]
     return markdown(("ops", "schedule", "blocks", "threads", "MFLOP", "MiB", "us at least"), lines)
@@ -267,10 +271,10 @@ def main() -> None:
     peak, rows = PEAKS[args.gpu], []
     for name in args.models:
         verdict = judge(pt.load(model(name, args.batch).path), peak.arch, args.precision, args.registers)
-        rows.append(verdict.row(name, peak))
+        rows.append(verdict.row(name, peak, args.precision))
         say(" ".join(rows[-1]))
         if args.layers:
-            print(layers(verdict, peak))
+            print(layers(verdict, peak, args.precision))
     print(markdown((*HEADER, *TAKEN) if args.registers else HEADER, rows))
 
 

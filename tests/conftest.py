@@ -44,6 +44,7 @@ if os.environ.get("PARTITA_HOST"):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="write the files of kept texts anew instead of comparing")
+    parser.addoption("--all-models", action="store_true", help="all models by OpenCL on a processor too, where they take an hour")
 
 
 @pytest.fixture(autouse=True, scope="session")

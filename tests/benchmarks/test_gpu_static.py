@@ -20,6 +20,13 @@ def test_a_launch_is_as_fast_as_the_cores_that_it_fills() -> None:
     assert half.time(PEAKS["a100"]) - 2e-6 == pytest.approx(2 * (full.time(PEAKS["a100"]) - 2e-6))
 
 
+def test_tensor_cores_make_half_as_many_products_in_tf32() -> None:
+    wide, product = (Judged("Conv", Kernel("gpu_convolution", 1, 108, 128, 0, tensor), 10**9) for tensor in (False, True))
+    f16, tf32 = (product.time(PEAKS["a100"], precision) - 2e-6 for precision in ("f16", "tf32"))
+    assert tf32 == pytest.approx(2 * f16) and tf32 == pytest.approx(1e9 / 156e12)
+    assert wide.time(PEAKS["a100"], "tf32") == wide.time(PEAKS["a100"], "f16")
+
+
 @pytest.mark.skipif(nvcc.compiler() is None, reason="no CUDA compiler here")
 def test_a_residual_block_is_two_launches() -> None:
     """A convolution with its activation, and one with the residual and the activation behind it."""

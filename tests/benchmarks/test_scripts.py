@@ -53,6 +53,23 @@ def test_latency(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_gpu_where_there_is_none() -> None:
+    """The smallest model runs on an OpenCL driver, and its outputs are right."""
+    from accelerators.errors import AcceleratorUnavailable
+    from benchmarks.gpu import gpu_name, opencl_name
+
+    try:
+        name = opencl_name()
+    except AcceleratorUnavailable as unavailable:
+        pytest.skip(f"no OpenCL here: {unavailable.cause}")
+    if gpu_name() is not None or "Oclgrind" in name:
+        pytest.skip(f"there is a GPU here, or only a simulator: {name}")
+    said = run("gpu")
+    row = next(line for line in said.splitlines() if line.startswith("| squeezenet"))
+    assert name in said and "Nothing of it is kept" in said and "[" not in row and row.count("(") == 2
+
+
+@pytest.mark.slow
 def test_serving() -> None:
     pytest.importorskip("uvicorn")
     said = run("serving", "--clients", "20", "--seconds", "2")

@@ -73,6 +73,11 @@ class Driver(DeviceMemory):
         return [*OPTIONS, *OPTIONS_OF.get(self.device.platform.name.strip(), ())]
 
     @property
+    def is_gpu(self) -> bool:
+        """Is it a GPU, and no processor that runs kernels?"""
+        return _rank(self.device) == 0
+
+    @property
     def threads(self) -> int:
         """The number of items of its largest work-group, as kernels use it."""
         return int(min(self.device.max_work_group_size, self.device.max_work_item_sizes[0], MOST_THREADS))
