@@ -18,6 +18,7 @@ from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, O
 from accelerators.isolation.messages import config_told
 from accelerators.isolation.process import Child, DeviceProcess, Origin, Task, origin_of
 from accelerators.process.behind import behind, lowered
+from accelerators.process.cores import all_but_one_core, default_threads
 from graph.graph import Graph
 
 LIMIT = 86_400.0
@@ -46,9 +47,10 @@ class Workshop(DeviceProcess):
         return LIMIT
 
     def new_child(self) -> Child:
-        child = Child(self.origin, quiet=True)
+        child = Child(self.origin, quiet=True, variables={"TVM_NUM_THREADS": str(default_threads())})
         with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.
             os.setpriority(os.PRIO_PGRP, child.number, lowered())
+            _keep_off_one_core(child.number)
         return child
 
     def close(self) -> None:
@@ -65,6 +67,14 @@ class Workshop(DeviceProcess):
         if self._guard.lock.acquire(blocking=False):  # Else it is at work: whoever speaks with it closes what leads to it.
             self.end()
             self._guard.lock.release()
+
+
+def _keep_off_one_core(process: int) -> None:
+    """Leave one core to the calls. A core on which a process of low priority works counts as busy: with one on each core the
+    system put two threads of a call on the same core for a while."""
+    others = all_but_one_core() if hasattr(os, "sched_setaffinity") else ()
+    if others:
+        os.sched_setaffinity(process, others)
 
 
 def afar(accelerator: Accelerator, config: Mapping[str, Any]) -> tuple[Accelerator, Workshop] | None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -75,9 +76,10 @@ class Task:
 class Child:
     """One child process. Whoever speaks with it holds the lock of its DeviceProcess."""
 
-    def __init__(self, origin: Origin, *, quiet: bool = False) -> None:
+    def __init__(self, origin: Origin, *, quiet: bool = False, variables: Mapping[str, str] = MappingProxyType({})) -> None:
         """One that is quiet says nothing to the parent's error stream, and stays in its session: systems that share out the
-        processor by session would take no notice of its priority in one of its own."""
+        processor by session would take no notice of its priority in one of its own. The variables are those of its environment
+        that are not the parent's."""
         self.origin = origin
         errors = subprocess.DEVNULL if quiet else None
         self.requests, self.replies = SharedMemory(), SharedMemory()
@@ -87,7 +89,7 @@ class Child:
         alive, self._life = os.pipe()
         given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
         paths = [str(ROOT), *(os.path.abspath(path) for path in sys.path)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
         try:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, given)],

@@ -7,13 +7,13 @@ from typing import Any
 
 from accelerators.interface.accelerator import AnySize, CompileStatic
 from accelerators.interface.keys import Key, count, flag
+from accelerators.process.cores import default_threads
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
 from accelerators.tvm.machine.tvm_errors import first_line
-from accelerators.tvm.run.cores import default_threads
 from accelerators.tvm.run.runtime import version
 from graph.errors import PartitaError
 from graph.graph import Graph

@@ -9,12 +9,12 @@ from threading import Lock
 from time import perf_counter
 from types import TracebackType
 
+from accelerators.process.cores import usable_cores
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
 from accelerators.tvm.code.codegen import is_written
 from accelerators.tvm.lower.lowering import Lowered, lower
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.run.cores import usable_cores
 
 TOGETHER = 8
 """The largest number of bodies whose kernels are generated together."""

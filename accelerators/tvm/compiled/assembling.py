@@ -13,6 +13,7 @@ import numpy as np
 
 from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import NotSupported
+from accelerators.process.cores import usable_cores
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.bodies.stored import as_stored
@@ -26,7 +27,6 @@ from accelerators.tvm.lower.size_expressions import size_expression, tensor_type
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.pool import serving
 from accelerators.tvm.sizes.extent import sizes_of
 from graph.graph import Graph

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from accelerators.tvm.run.cores import usable_cores
+from accelerators.process.cores import usable_cores
 from accelerators.tvm.run.pool import serving
 from accelerators.tvm.run.runtime import function
 

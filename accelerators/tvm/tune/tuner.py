@@ -17,12 +17,12 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import TunedKernel
+from accelerators.process.cores import usable_cores
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.code.codegen import generate
 from accelerators.tvm.compiled.subgraph import as_tensor
 from accelerators.tvm.lower.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.run.cores import usable_cores
 from accelerators.tvm.run.threads import set_tvm_threads
 from accelerators.tvm.tune.findings import Found, add, digest_of, findings
 from graph.types import Array, numpy_dtype

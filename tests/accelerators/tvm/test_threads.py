@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.run import cores
+from accelerators.process import cores
 from accelerators.tvm.run.threads import Turns
 
 pytest.importorskip("tvm")
@@ -182,7 +182,7 @@ def test_a_user_may_say_how_many(name: str, value: str, wanted: int, monkeypatch
 
 def test_as_many_threads_work_as_were_asked_for() -> None:
     code = """
-from accelerators.tvm.run.cores import default_threads, usable_cores
+from accelerators.process.cores import default_threads, usable_cores
 from accelerators.tvm.run.runtime import function
 from accelerators.tvm.run.threads import set_tvm_threads
 import os
@@ -210,7 +210,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    for cached in (cores._physical, cores._quota):
+    for cached in (cores._physical, cores._core, cores._quota):
         cached.cache_clear()
         monkeypatch.setattr(cores, cached.__name__, cached.__wrapped__)
     return tmp_path
@@ -220,6 +220,12 @@ def test_of_two_threads_of_a_core_one(machine: Path, monkeypatch: pytest.MonkeyP
     assert cores.default_threads() == 4
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
     assert cores.default_threads() == 2
+
+
+def test_all_but_one_core_are_without_both_threads_of_the_first(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cores.all_but_one_core() == {1, 2, 3, 5, 6, 7}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 6}, raising=False)
+    assert cores.all_but_one_core() == frozenset()
 
 
 def test_a_container_s_share(machine: Path) -> None:

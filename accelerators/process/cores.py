@@ -32,16 +32,26 @@ def default_threads() -> int:
     return usable_cores()
 
 
+def all_but_one_core() -> frozenset[int]:
+    """The processors that this process may run on, without those of its first core; none where it has a single core."""
+    allowed = frozenset(os.sched_getaffinity(0))
+    first = _core(min(allowed))
+    return frozenset(number for number in allowed if _core(number) != first)
+
+
 @cache
 def _physical(allowed: frozenset[int]) -> int:
     """The cores that these processors belong to."""
-    cores = set()
-    for number in allowed:
-        try:
-            cores.add((_CPUS / f"cpu{number}/topology/thread_siblings_list").read_text().strip())
-        except OSError:
-            cores.add(str(number))
-    return len(cores)
+    return len({_core(number) for number in allowed})
+
+
+@cache
+def _core(number: int) -> str:
+    """The processors of the core that this one belongs to, as the system lists them."""
+    try:
+        return (_CPUS / f"cpu{number}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(number)
 
 
 @cache

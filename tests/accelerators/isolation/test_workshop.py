@@ -1,0 +1,38 @@
+"""The process that compiles behind calls: it gives way to them, and leaves them a core."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accelerators.interface.registry import accelerator
+from accelerators.isolation.afar import Workshop
+from accelerators.isolation.process import Child, origin_of
+from accelerators.process.behind import lowered
+from accelerators.process.cores import all_but_one_core, default_threads
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere no process is kept off a core")
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    cpu = accelerator("cpu")
+    workshop = Workshop(origin_of("cpu", type(cpu)))
+    child = workshop.new_child()
+    yield child
+    child.kill()
+
+
+def test_it_leaves_a_core_to_the_calls_and_has_a_lower_priority(child: Child) -> None:
+    allowed = all_but_one_core() or os.sched_getaffinity(0)
+    assert os.sched_getaffinity(child.number) == allowed
+    assert os.getpriority(os.PRIO_PROCESS, child.number) == lowered()
+
+
+def test_its_kernels_are_for_all_threads_of_the_calls(child: Child) -> None:
+    variables = Path(f"/proc/{child.number}/environ").read_bytes().split(b"\0")
+    assert f"TVM_NUM_THREADS={default_threads()}".encode() in variables
