@@ -1,10 +1,13 @@
 """Attention over any number of queries and keys.
 
 As for lengths that are known (`attention.py`), with the lengths as values. Queries are copied beside one another block by block,
-and rows beyond the last are the last again, so that any number fills whole tiles. Of keys there may be fewer than a panel is
-wide: then narrower panels are taken, which is decided when the length is known."""
+and rows beyond the last are the last again, so that any number fills whole tiles. The scores of a row are filled up to whole
+vectors with such as weigh nothing. Of keys there may be fewer than a panel is wide: then narrower panels are taken, which is
+decided when the length is known."""
 
 from __future__ import annotations
+
+import math
 
 import attrs
 
@@ -16,6 +19,7 @@ from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.heads import Head
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from accelerators.tvm.kernels.shared.row import Row
 from accelerators.tvm.kernels.shared.tile import kept, pieces
 from accelerators.tvm.sizes.extent import known_least
 
@@ -55,6 +59,12 @@ class AnyLength(Scoring):
         narrow = [PanelTile(self.first.rows, 1, count) for count in (lanes, 1) if count < self.first.width]
         return [self.first, *narrow]
 
+    @property
+    def row(self) -> Row:
+        """The scores of a query, filled up to whole vectors."""
+        lanes = self.machine.lanes
+        return Row(as_index(pieces(self.keys, lanes)) * lanes, lanes, is_whole=True)
+
     def whole(self) -> None:
         """All heads, with panels of one width."""
         kernel, first, second = self.heads.kernel, self.first, self.second
@@ -71,7 +81,7 @@ class AnyLength(Scoring):
             keys = kernel.memory("keys", float32, (as_index(panels) * (self.depth * first.width),))
             values = kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),))
             queries = kernel.memory("queries", float32, (tallest, self.depth))
-            scores = kernel.memory("scores", float32, (tallest, as_index(self.keys)))
+            scores = kernel.memory("scores", float32, (tallest, as_index(self.row.size)))
             memory = Scores(scores, scores, kernel.memory("inverse", float32, (tallest,)))
             with kernel.loop(panels, "j") as j:
                 view, column = self.heads.read(self.match.key), first.column(j, self.keys)
@@ -84,6 +94,7 @@ class AnyLength(Scoring):
                 top = kept(kernel, "top", maximum(minimum(block * height, rows - height), 0))
                 self._copy_queries(queries, head, top, height)
                 self._scores(scores, queries, keys, head, top, height)
+                self._fill_up(scores, height)
                 self.make_powers(memory, height)
                 self._mix(memory, values, head, top, height)
 
@@ -111,6 +122,12 @@ class AnyLength(Scoring):
                     scores[row + r, column + c] = score(total, head, self._row(top + row + r), column + c)
 
                 tile.finish(kernel, acc, store)
+
+    def _fill_up(self, scores: Buffer, height: Value) -> None:
+        """What stands beyond the last key weighs nothing."""
+        kernel, keys = self.heads.kernel, as_index(self.keys)
+        with kernel.loop(height, "r") as r, kernel.loop(as_index(self.row.size) - keys, "e") as e:
+            scores[r, keys + e] = -math.inf
 
     @staticmethod
     def _tiles_down(tile: PanelTile, height: Value) -> Value:

@@ -58,10 +58,15 @@ class Scoring:
         factor = match.query.factor * match.key.factor
         return self.heads.chain(match.chain, match.scores[0], wanted, factor, self.rows, self.keys)
 
+    @property
+    def row(self) -> Row:
+        """The scores of a query."""
+        return Row(self.keys, self.machine.lanes)
+
     def make_powers(self, memory: Scores, height: Operand) -> None:
         """Turn the scores of each row into exponentials; `inverse` becomes one over their sum."""
         kernel, lanes, scores = self.heads.kernel, self.machine.lanes, memory.scores
-        row = Row(self.keys, lanes)
+        row = self.row
         with kernel.loop(height, "r") as r:
             partial, numbers = row.partial_sums(kernel), kernel.stack("m", float32, (2,))
             row.reduce(kernel, "max", lambda column, count: scores.vector(count, r, column), partial, numbers, 0)

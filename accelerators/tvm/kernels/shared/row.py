@@ -56,10 +56,12 @@ def join_lanes(how: str, buffer: Buffer, lanes: int, start: Operand = 0) -> Valu
 class Row:
     """A row of `size` numbers for a machine of so many lanes."""
 
-    size: int
+    size: int | Value
     """How many numbers it has."""
     lanes: int
     """How many of them a vector holds."""
+    is_whole: bool = False
+    """Is it known that vectors divide it, though its size is not?"""
 
     @property
     def whole(self) -> int | Value:
@@ -69,6 +71,8 @@ class Row:
     @property
     def left(self) -> int | Value:
         """How many numbers no vector holds."""
+        if self.is_whole:
+            return 0
         return self.size % self.lanes if isinstance(self.size, int) else as_index(self.size) % self.lanes
 
     def each(self, kernel: Kernel, work: Write) -> None:

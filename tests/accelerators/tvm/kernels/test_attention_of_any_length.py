@@ -1,0 +1,39 @@
+"""Attention whose lengths are not known: rows of scores are filled up to whole vectors."""
+
+import numpy as np
+import pytest
+
+import partita as pt
+
+
+@pytest.fixture(scope="module")
+def attention() -> pt.CompiledModel:
+    query = pt.variable("q", "float32", ("batch", "rows", 32))
+    key, value = (pt.variable(name, "float32", ("batch", "keys", 32)) for name in "kv")
+    mask = pt.variable("mask", "float32", ("batch", 1, "keys"))
+    scores = pt.op("Add", pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 2, 1])), mask)
+    mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), value, name="y")
+    return pt.compile(pt.Graph([mixed], inputs=[query, key, value, mask]), "cpu", config={"NUM_THREADS": 2})
+
+
+@pytest.mark.parametrize("keys", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 100])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_lengths_that_no_vector_divides(attention: pt.CompiledModel, rows: int, keys: int) -> None:
+    random = np.random.default_rng(keys)
+    query, key, value = (random.standard_normal((2, length, 32), np.float32) for length in (rows, keys, keys))
+    mask = np.zeros((2, 1, keys), np.float32)
+    mask[0, 0, keys // 2 + 1 :] = -np.inf
+    mask[1, 0, 0] = 30.0
+    scores = query @ key.transpose(0, 2, 1) + mask
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = (powers / powers.sum(-1, keepdims=True)) @ value
+    np.testing.assert_allclose(attention(query, key, value, mask)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_query_that_sees_no_key_has_no_answer(attention: pt.CompiledModel) -> None:
+    query, key, value = (np.ones((2, 5, 32), np.float32) for _ in range(3))
+    mask = np.zeros((2, 1, 5), np.float32)
+    mask[0] = -np.inf
+    (answer,) = attention(query, key, value, mask)
+    assert np.isnan(answer[0]).all()
+    np.testing.assert_allclose(answer[1], 1.0, rtol=1e-6)
