@@ -86,7 +86,7 @@ class Session:
                     cause = f"there is no memory for {self._room(rows)} tokens: {error}"
                     raise InputError(cause, where=self._where, remedy="Give a smaller `longest`") from None
                 raise
-        return Outputs(_joined(pieces), self._names)
+        return Outputs(self._joined(pieces), self._names)
 
     def reset(self) -> None:
         """Forget what was said."""
@@ -220,7 +220,7 @@ class Session:
         while start < rows:
             left = rows - start
             whole = StepSizes(batch, left, self._room(left))
-            if decoder.copies or decoder.has_step(whole):
+            if left == 1 or decoder.copies or decoder.has_step(whole) or (not start and decoder.token_axes() is None):
                 count = left
             else:
                 count = next((chunk for chunk in self._chunks if chunk <= left), left)
@@ -252,6 +252,20 @@ class Session:
         decoder.make_room(state, sizes.room)
         return decoder.append(step, state, piece.count, given), piece
 
+    def _joined(self, pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
+        """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
+        if len(pieces) == 1:
+            return pieces[0][0]
+        joined = []
+        for number, axis in enumerate(self._decoder.token_axes() or ()):
+            parts = [(outputs[number], piece) for outputs, piece in pieces]
+            if axis is None:
+                joined.append(parts[-1][0])
+            else:
+                before = (slice(None),) * axis
+                joined.append(np.concatenate([part[(*before, slice(piece.again, None))] for part, piece in parts], axis=axis))
+        return joined
+
     def _given(self, arrays: Mapping[Node, Array], start: int, count: int, masks: bool) -> dict[str, Array]:
         """The inputs other than caches, for a piece."""
         roles, state = self._decoder.roles, self._state
@@ -280,15 +294,3 @@ def _piece(array: Array, node: Node, symbols: Mapping[str, Count], start: int, c
         if isinstance(dim, str) and symbols.get(dim) == "rows":
             return array[(slice(None),) * axis + (slice(start, start + count),)]
     return array
-
-
-def _joined(pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
-    """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
-    if len(pieces) == 1:
-        return pieces[0][0]
-    joined = []
-    for number in range(len(pieces[0][0])):
-        parts = [(outputs[number], piece) for outputs, piece in pieces]
-        by_row = all(np.ndim(part) > 1 and np.shape(part)[1] == piece.count for part, piece in parts)
-        joined.append(np.concatenate([part[:, piece.again :] for part, piece in parts], axis=1) if by_row else parts[-1][0])
-    return joined

@@ -17,6 +17,7 @@ from accelerators.sessions.flat_heads import with_heads
 from accelerators.sessions.roles import Roles, roles_of
 from accelerators.sessions.state import State, with_room
 from accelerators.sessions.step import LENGTH, StepSizes, step_graph
+from accelerators.sessions.tokens import token_axes
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
 from passes import apply_pass
@@ -45,6 +46,7 @@ class Decoder:
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._guard = Guard()
+        self._token_axes: tuple[tuple[int | None, ...] | None] | None = None
         self._is_closed = False
         self.notes: list[str] = []
         """Why caches are copied, if they are."""
@@ -61,6 +63,13 @@ class Decoder:
     def copies(self) -> bool:
         """Are caches copied in each call?"""
         return bool(self.notes)
+
+    def token_axes(self) -> tuple[int | None, ...] | None:
+        """For each output the dimension of its tokens, None where it tells of the last; None if tokens are not read in pieces."""
+        with self._guard.lock:
+            if self._token_axes is None:
+                self._token_axes = (token_axes(self.roles),)
+            return self._token_axes[0]
 
     def has_step(self, sizes: StepSizes) -> bool:
         """Is the step for these sizes compiled?"""

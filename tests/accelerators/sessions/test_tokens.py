@@ -1,0 +1,112 @@
+"""Tokens of a prompt are read in pieces only where that says the same as the prompt as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.sessions.caches import find_caches
+from accelerators.sessions.roles import Roles, roles_of
+from accelerators.sessions.tokens import token_axes
+from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
+
+End = Callable[[pt.Node], pt.Node]
+
+
+def at(*numbers: int) -> pt.Node:
+    return pt.constant(np.array(numbers))
+
+
+def decoder(end: End) -> pt.Graph:
+    """One attention, and what `end` makes of what it says."""
+    random = np.random.default_rng(7)
+
+    def weights(*shape: int) -> pt.Node:
+        return pt.constant(random.standard_normal(shape, np.float32))
+
+    ids = pt.variable("ids", "int64", ("batch", "sequence"))
+    past = [pt.variable(name, "float32", ("batch", 2, "past", 8)) for name in ("past_keys", "past_values")]
+    x = pt.op("Gather", weights(40, 16), ids)
+    products = [pt.op("Reshape", pt.op("MatMul", x, weights(16, 16)), at(0, 0, 2, 8)) for _ in range(3)]
+    query, key, value = (pt.op("Transpose", product, perm=[0, 2, 1, 3]) for product in products)
+    seen = pt.op("Attention", query, key, value, None, *past, is_causal=1, n_outputs=3, opset=24)
+    joined = pt.op("Reshape", pt.op("Transpose", seen[0], perm=[0, 2, 1, 3]), at(0, 0, -1))
+    outputs = [end(pt.op("Add", x, joined)), seen[1], seen[2]]
+    return pt.Graph(outputs, [ids, *past], opsets={"": 24}, output_names=["y", "keys", "values"])
+
+
+def last_by_slice(x: pt.Node) -> pt.Node:
+    return pt.op("Relu", pt.op("Slice", x, at(-1), at(2**63 - 1), at(1)))
+
+
+def last_by_gather(x: pt.Node) -> pt.Node:
+    return pt.op("Gather", x, pt.constant(np.array(-1)), axis=1)
+
+
+def rows_in_front(x: pt.Node) -> pt.Node:
+    return pt.op("Transpose", x, perm=[1, 0, 2])
+
+
+def largest(x: pt.Node) -> pt.Node:
+    return pt.op("ReduceMax", x, at(1), keepdims=0)
+
+
+def share(x: pt.Node) -> pt.Node:
+    return pt.op("Softmax", x, axis=1)
+
+
+def sum_so_far(x: pt.Node) -> pt.Node:
+    return pt.op("CumSum", x, pt.constant(np.array(1)))
+
+
+def beside_the_last(x: pt.Node) -> pt.Node:
+    return pt.op("Sub", x, last_by_slice(x))
+
+
+def all_products(x: pt.Node) -> pt.Node:
+    return pt.op("MatMul", x, pt.op("Transpose", x, perm=[0, 2, 1]))
+
+
+def other_rows(x: pt.Node) -> pt.Node:
+    return pt.op("Reshape", pt.op("Transpose", x, perm=[0, 2, 1]), at(0, -1, 16))
+
+
+def roles(graph: pt.Graph) -> Roles:
+    return roles_of(graph, find_caches(graph))
+
+
+APART: list[tuple[End, tuple[int | None]]] = [(last_by_slice, (None,)), (last_by_gather, (None,)), (rows_in_front, (0,))]
+TOGETHER: list[End] = [largest, share, sum_so_far, beside_the_last, all_products, other_rows]
+
+
+@pytest.mark.parametrize(("end", "axes"), APART)
+def test_tokens_that_stay_apart_are_known(end: End, axes: tuple[int | None]) -> None:
+    assert token_axes(roles(decoder(end))) == axes
+
+
+@pytest.mark.parametrize("end", TOGETHER)
+def test_an_op_that_joins_tokens_is_known(end: End) -> None:
+    assert token_axes(roles(decoder(end))) is None
+
+
+@pytest.mark.parametrize("style", ["ops", "op"])
+def test_exports_are_read_in_pieces(style: str) -> None:
+    for make, sizes in ((gpt2, SMALL), (llama, SMALL_LLAMA)):
+        assert token_axes(roles(make(attrs.evolve(sizes, layers=1, style=style)))) == (1,)
+
+
+@pytest.mark.parametrize("end", [last_by_slice, rows_in_front, largest])
+def test_a_prompt_in_pieces_says_the_same_as_the_whole(end: End) -> None:
+    graph, ids = decoder(end), np.random.default_rng(0).integers(0, 40, (2, 7))
+    empty = np.zeros((2, 2, 0, 8), np.float32)
+    with pt.compile(graph, "cpu") as model:
+        for count in (3, 7):
+            session = model.session(longest=16, chunks=(4, 1))
+            said, wanted = session(ids[:, :count])["y"], pt.compile(graph, "reference")(ids[:, :count], empty, empty)["y"]
+            assert session.notes == ()
+            assert said.shape == wanted.shape
+            assert np.allclose(said, wanted, atol=1e-4)
