@@ -117,20 +117,17 @@ class Extent(str):
         raise self._asked(f"{other} % {self}")
 
     def divided(self, by: Terms) -> Extent | int | None:
-        """The quotient of the polynomials, where the divisor is a single term that divides; None elsewhere."""
-        if dict(by) == dict(self.terms):
-            return 1
-        if len(by) != 1:
-            return None
-        ((divisor, number),) = by.items()
-        quotient: list[tuple[Monomial, int]] = []
-        for monomial, count in self.terms.items():
-            left = list(monomial)
-            if count % number or any(divisor.count(symbol) > left.count(symbol) for symbol in divisor):
+        """The quotient of the polynomials, where there is one with whole coefficients and without a rest; None elsewhere. Long
+        division: the first term of what is left is divided by the divisor's first one."""
+        left, quotient = self.terms, list[tuple[Monomial, int]]()
+        while left:
+            term = _quotient(left, by)
+            if term is None:
                 return None
-            for symbol in divisor:
-                left.remove(symbol)
-            quotient.append((tuple(left), count // number))
+            quotient.append(term)
+            monomial, count = term
+            taken = [(tuple(sorted((*monomial, *other))), -count * factor) for other, factor in by.items()]
+            left = _summed([*left.items(), *taken])
         return _made(quotient)
 
     def __lt__(self, other: object) -> bool:
@@ -233,17 +230,40 @@ def _terms(value: object) -> Terms | None:
 
 def _made(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
     """The sum of the terms: a plain number where no symbol is left."""
+    left = _summed(terms)
+    return Extent(left) if any(left) else left.get((), 0)
+
+
+def _summed(terms: Iterable[tuple[Monomial, int]]) -> Terms:
+    """The terms with those of the same symbols added up."""
     summed: dict[Monomial, int] = {}
     for monomial, count in terms:
         summed[monomial] = summed.get(monomial, 0) + count
-    left = {monomial: count for monomial, count in summed.items() if count}
-    return Extent(left) if any(left) else left.get((), 0)
+    return {monomial: count for monomial, count in summed.items() if count}
+
+
+def _place(monomial: Monomial) -> tuple[int, Monomial]:
+    """Where a monomial stands in a polynomial: by falling degree, then by name. Products of monomials stand in the same order."""
+    return -len(monomial), monomial
+
+
+def _quotient(terms: Terms, by: Terms) -> tuple[Monomial, int] | None:
+    """The first term divided by the divisor's first one; None where it does not divide."""
+    if not by:
+        return None
+    first, divisor = min(terms, key=_place), min(by, key=_place)
+    symbols = list(first)
+    for symbol in divisor:
+        if symbol not in symbols:
+            return None
+        symbols.remove(symbol)
+    return None if terms[first] % by[divisor] else (tuple(symbols), terms[first] // by[divisor])
 
 
 def _text(terms: Terms) -> str:
     """The polynomial in its one way to be written: by falling degree, then by name."""
     parts = []
-    for monomial, count in sorted(terms.items(), key=lambda term: (-len(term[0]), term[0])):
+    for monomial, count in sorted(terms.items(), key=lambda term: _place(term[0])):
         factors = [*([str(count)] if count != 1 or not monomial else []), *monomial]
         parts.append("*".join(factors))
     return "+".join(parts).replace("+-", "-")

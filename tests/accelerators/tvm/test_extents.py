@@ -47,6 +47,22 @@ def test_extents_are_polynomials(one: Any, other: Any, a: int, b: int) -> None:
             assert value_of(first // divisor, sizes) == value_of(first, sizes) // divisor, "rounded down, as numbers are"
 
 
+@given(polynomials(), polynomials())
+def test_a_product_divided_by_one_factor_is_the_other(first: Any, second: Any) -> None:
+    one, other = computed(first, None), computed(second, None)
+    if isinstance(other, Extent) and isinstance(one * other, Extent):
+        assert (one * other) // other == one
+        assert (one * other) % other == 0
+
+
+@pytest.mark.parametrize(
+    "divide", [lambda: (A * A + B) // (A + B), lambda: (3 * A + 3 * B) // (2 * A + 2 * B), lambda: (A * B + 1) // (A + 1)]
+)
+def test_what_leaves_a_rest_is_not_divided(divide: Callable[[], object]) -> None:
+    with pytest.raises(CompileError, match="known only when the model is called"):
+        divide()
+
+
 @given(polynomials(), polynomials(), st.integers(1, 50), st.integers(1, 50))
 def test_extents_are_compared_where_the_answer_is_the_same_for_all_sizes(one: Any, other: Any, a: int, b: int) -> None:
     first, second = computed(one, None), computed(other, None)
