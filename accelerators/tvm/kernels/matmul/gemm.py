@@ -159,7 +159,7 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
 
     # Tiles of equal height cover any number of rows, and that height is chosen once they are known. There is code for some
     # heights up to that of the best tile, enough for the last one to overlap the one before by little.
-    by_height(writing.kernel, match.rows, cut.tile.heights() if is_open else [cut.tile], write)
+    by_height(writing.kernel, match.rows, cut.tile.heights(is_fetched=True) if is_open else [cut.tile], write)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: GradualPack(layout)})
 
 

@@ -106,9 +106,10 @@ class PanelTile(Tile):
         """The cycles of a step where the panel comes from a farther cache, which may take longer than all else."""
         return max(self.cycles, self.vectors * FETCH + self.around)
 
-    def heights(self) -> list[PanelTile]:
+    def heights(self, is_fetched: bool = False) -> list[PanelTile]:
         """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
-        there were one of each height. The lowest has one row."""
+        there were one of each height. The lowest has one row. Where the panel is fetched from a farther cache, a few rows are
+        covered by one tile: a second one would wait for it again."""
         every = [attrs.evolve(self, rows=rows) for rows in range(1, self.rows + 1)]
         chosen = [every[0], self]
 
@@ -119,6 +120,8 @@ class PanelTile(Tile):
             if cycles(chosen, rows) > WASTED * cycles(every, rows):
                 least = cycles(every, rows)
                 chosen.append(next(tile for tile in every[::-1] if tile.rows <= rows and tile.down(rows) * tile.cycles == least))
+        if is_fetched:
+            chosen += [tile for tile in every[1 : FEW - 1] if tile not in chosen]
         return sorted(chosen, key=lambda tile: tile.rows)
 
     def down(self, rows: int) -> int:

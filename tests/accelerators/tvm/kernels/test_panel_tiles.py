@@ -54,3 +54,13 @@ def test_a_panel_is_fetched_for_several_rows(machine: Machine, rows: int) -> Non
 def test_columns_fewer_than_a_vector_have_no_tile() -> None:
     assert open_tile(15, MACHINES["avx512"]) is None
     assert open_tile(16, MACHINES["avx512"]) is not None
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_few_rows_fetch_a_panel_once(machine: Machine) -> None:
+    """Two rows one by one took 1.6 times as long as together."""
+    tile = open_tile(3072, machine)
+    assert tile is not None
+    heights = [low.rows for low in tile.heights(is_fetched=True)]
+    assert heights[: FEW - 1] == list(range(1, FEW))
+    assert len(set(heights)) == len(heights)
