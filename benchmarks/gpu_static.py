@@ -210,6 +210,11 @@ SIDE = ("dlight.Fallback", "dlight.Transpose")
 """Schedules of kernels that move numbers or work on each alone: the arithmetic of a product belongs to the others."""
 
 
+def _groups(launch: Any) -> int:
+    """Its work-groups, whose number is known: all sizes are."""
+    return math.prod(launch.groups)
+
+
 def launched(built: Built, symbol: str) -> Kernel:
     """A kernel of a body as it is launched."""
     from accelerators.tvm.code.launches import split_launches
@@ -222,10 +227,10 @@ def launched(built: Built, symbol: str) -> Kernel:
         module = tvm().IRModule({"main": nameless(kernel).with_attr("global_symbol", symbol)})
         on_device, plans = split_launches(module, target)
     plan = plans[symbol]
-    largest = max(plan.launches, key=lambda launch: math.prod(launch.groups))
+    largest = max(plan.launches, key=_groups)
     tensor = any(TENSOR_CORES.search(str(function.script())) is not None for function in on_device.values())
     moved = sum(map(_memory, kernel.params)) + 2 * sum(plan.scratch)
-    sizes = math.prod(largest.groups), math.prod(largest.local)
+    sizes = _groups(largest), math.prod(largest.local)
     return Kernel(built.lowered.schedules[symbol], len(plan.launches), *sizes, moved, tensor)
 
 

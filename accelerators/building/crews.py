@@ -35,25 +35,35 @@ class SideBySide:
         finally:
             crew.give_back(borrowed)
 
+    def let_go(self) -> None:
+        """All of them free what they hold, once they run no more."""
+        for compiled in self._crew.all():
+            compiled.let_go()
+
 
 class _Crew:
     """The subgraphs that there are in this process."""
 
     def __init__(self, first: CompiledSubgraph) -> None:
         self._idle = [first]
-        self._count = 1
+        self._all = [first]
         self._changed = threading.Condition()
 
     def borrow(self, first: CompiledSubgraph) -> CompiledSubgraph:
         """The one that was used last, or a new one, or whichever is given back next."""
         with self._changed:
             while not self._idle:
-                another = first.another() if self._count < MOST else None
+                another = first.another() if len(self._all) < MOST else None
                 if another is not None:
-                    self._count += 1
+                    self._all.append(another)
                     return another
                 self._changed.wait()
             return self._idle.pop()
+
+    def all(self) -> tuple[CompiledSubgraph, ...]:
+        """Those that are idle, and those that run."""
+        with self._changed:
+            return tuple(self._all)
 
     def give_back(self, borrowed: CompiledSubgraph) -> None:
         """It is there for others again."""

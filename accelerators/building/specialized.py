@@ -109,7 +109,9 @@ class SpecializedSubgraph(CompiledSubgraph):
         return results
 
     def let_go(self) -> None:
-        """Those of all sizes free what they hold."""
+        """The one for any size and those of all sizes free what they hold."""
+        if self._any_size is not None:
+            self._any_size.let_go()
         with self._guard.lock:
             subgraphs = [kept.compiled for kept in self._kept.values() if kept.compiled is not None]
         for compiled in subgraphs:

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from accelerators.interface.accelerator import AnySize, CompileStatic
-from accelerators.interface.keys import Key, count, flag
+from accelerators.interface.keys import Key, count
 from accelerators.process.cores import default_threads
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
-from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.runtime import version
-from graph.errors import PartitaError
 from graph.graph import Graph
 
 
@@ -35,7 +33,6 @@ class CpuAccelerator(TvmAccelerator):
         "INTEGERS": Key("", integer_instruction),
         "BFLOATS": Key("", bfloat_instruction),
         "PRECISION": PRECISION,
-        "ANY_SIZE": Key(True, flag),
     }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
@@ -73,25 +70,9 @@ class CpuAccelerator(TvmAccelerator):
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
-        if not config["ANY_SIZE"]:
-            return None
-        from accelerators.tvm.prepare.implied import watch_implied
-        from accelerators.tvm.sizes.any_size import SizedSubgraph
-        from accelerators.tvm.sizes.sizing import sized
-
-        device = self.configured(config)
-        if device.precision(self.machine(config)) != "float32":
+        if config["ANY_SIZE"] and self.configured(config).precision(self.machine(config)) != "float32":
             return "compiled for each size: kernels of narrow numbers have no form for any size"
-        try:
-            transformed = device.transform(graph)
-            if watch_implied(transformed)[1]:
-                return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
-            ready = sized(transformed)
-            return SizedSubgraph(ready, compile_static(ready.graph))
-        except PartitaError as error:
-            return f"compiled for each size: {error.cause}"
-        except (TypeError, ValueError, AssertionError, IndexError) as error:  # What asks an extent for its number.
-            return f"compiled for each size: {type(error).__name__}: {first_line(error)}"
+        return super().any_size(graph, config, compile_static)
 
     def precision(self, machine: Machine) -> str:
         """The element type of products, as the configuration asks for it on this machine."""

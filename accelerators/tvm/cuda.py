@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable, BadConfig
-from accelerators.interface.accelerator import CompiledSubgraph
+from accelerators.interface.accelerator import AnySize, CompiledSubgraph, CompileStatic
 from accelerators.interface.keys import Key, flag
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
 from accelerators.tvm.bodies.body import Body
@@ -97,6 +97,13 @@ class CudaAccelerator(TvmAccelerator):
             return held.evolve(attrs={**held.attrs, NOTES: (*quantized, *rounded)}) if quantized or rounded else held
         with self._trials_as_configured():
             return narrowed(held, dtype, machine, used, quantized)
+
+    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
+        """One set of kernels for all sizes; those for tensor cores have no such form."""
+        machine = self.machine(config)
+        if config["ANY_SIZE"] and (machine.rounds_products or self.configured(config).precision(machine) != "float32"):
+            return "compiled for each size: kernels for tensor cores have no form for any size"
+        return super().any_size(graph, config, compile_static)
 
     def precision(self, machine: Machine) -> str:
         """The element type of what is stored, as the configuration asks for it on this GPU."""

@@ -9,14 +9,23 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import attrs
+
 from accelerators.errors import CompileError
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, TunedKernel
-from accelerators.interface.keys import Key, callback, flag_or_auto
+from accelerators.interface.accelerator import (
+    Accelerator,
+    AnySize,
+    CompiledSubgraph,
+    CompileStatic,
+    TunedKernel,
+)
+from accelerators.interface.keys import Key, callback, flag, flag_or_auto
 from accelerators.interface.second_level import SecondLevel, second_level_of
 from accelerators.tvm import extensions
 from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.runtime import runtime, version
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
@@ -44,8 +53,10 @@ class TvmAccelerator(Accelerator):
     """Kernels are made for sizes: a body with symbols is compiled again for each size."""
     config_keys: ClassVar[Mapping[str, Any]] = {
         "PROGRESS": Key(None, callback),
+        "ANY_SIZE": Key(True, flag),
     }
-    """PROGRESS: called with (kernels done, kernels in all, name)."""
+    """PROGRESS: called with (kernels done, kernels in all, name). With ANY_SIZE a subgraph with symbols is compiled once for all
+    sizes, where all its kernels have a form for any."""
 
     def __init__(self) -> None:
         runtime()
@@ -86,6 +97,29 @@ class TvmAccelerator(Accelerator):
 
         ready = graph if is_for_any_size(graph) else self._prepared(graph, watch)
         return ready, tuple(complaints)
+
+    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
+        """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
+        if not config["ANY_SIZE"]:
+            return None
+        from accelerators.tvm.machine.tvm_errors import first_line
+        from accelerators.tvm.prepare.implied import watch_implied
+        from accelerators.tvm.sizes.any_size import SizedSubgraph
+        from accelerators.tvm.sizes.enough_rows import enough_rows
+        from accelerators.tvm.sizes.sizing import sized
+
+        try:
+            transformed = self.configured(config).transform(graph)
+            if watch_implied(transformed)[1]:
+                return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
+            ready = sized(transformed)
+            if self.machine(config).is_gpu:
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *enough_rows(ready.graph)))
+            return SizedSubgraph(ready, compile_static(ready.graph))
+        except PartitaError as error:
+            return f"compiled for each size: {error.cause}"
+        except (TypeError, ValueError, AssertionError, IndexError) as error:  # What asks an extent for its number.
+            return f"compiled for each size: {type(error).__name__}: {first_line(error)}"
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device

@@ -1,14 +1,13 @@
 """The source of scheduled kernels for a GPU, and how each is launched.
 
 TVM's host code, which would launch them, knows nothing of streams, and for OpenCL it wants a runtime that TVM's package does not
-have. It is read instead: every launch is found with its sizes and arguments, loops unrolled and numbers worked out, since all
-sizes are known."""
+have. It is read instead: every launch is found with its sizes and arguments, loops unrolled and numbers worked out. What follows
+from sizes that the kernel is given stays a formula of them."""
 
 from __future__ import annotations
 
 import importlib
 import math
-import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.code.exact_products import with_exact_products, with_helper
 from accelerators.tvm.code.gpu_passes import passes_for
+from accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formula, Given, is_number, joined
 from accelerators.tvm.machine.library import function, part, tvm
 
 MOST_LAUNCHES = 4096
@@ -40,7 +40,7 @@ class Number:
     """An argument that is a number."""
 
     dtype: str
-    value: int | float
+    value: Formula
 
 
 @attrs.frozen(slots=True)
@@ -51,7 +51,7 @@ class Launch:
     """Its name in the source."""
     arguments: tuple[Memory | Number, ...]
     """In the order of the source."""
-    groups: Size
+    groups: tuple[Formula, Formula, Formula]
     """The number of work-groups."""
     local: Size
     """The number of work-items of a group."""
@@ -159,8 +159,9 @@ _SHARED = "tirx.use_dyn_shared_memory"
 _PREFIX = "__tvm_ffi_"
 """The beginning of the names of host code."""
 
-_OFFSET, _POINTER = 8, 15
-"""TVM's `tvm_struct_get` calls these the fields of an array that says where it begins, and of an argument that is its pointer."""
+_OFFSET, _CONTENT = 8, 15
+"""TVM's `tvm_struct_get` calls these the fields of an array that says where it begins, and of an argument that is its pointer or
+its number."""
 
 
 class _Reader:
@@ -215,7 +216,7 @@ class _Reader:
             self._statement(statement.body)
 
     def _ifthenelse(self, statement: Any) -> None:
-        chosen = statement.then_case if self._number(statement.condition) else statement.else_case
+        chosen = statement.then_case if self._whole(statement.condition) else statement.else_case
         if chosen is not None:
             self._statement(chosen)
 
@@ -238,12 +239,13 @@ class _Reader:
         """The kernel's name, its arguments, and a size for each tag."""
         tags = [str(tag) for tag in call.attrs.launch_params]
         split = len(call.args) - len(tags)
-        sizes = {tag: self._whole(size) for tag, size in zip(tags, call.args[split:], strict=True)}
-        shared = sizes.pop(_SHARED, 0)
+        sizes = {tag: self._number(size) for tag, size in zip(tags, call.args[split:], strict=True)}
+        shared = _known(sizes.pop(_SHARED, 0))
         other = next((tag for tag in sizes if not tag.startswith(("blockIdx.", "threadIdx."))), None)
         if other is not None:
             raise CompileError(f"it is launched with {other}, which a plain list of launches does not have")
-        groups, local = (tuple(sizes.get(f"{kind}.{axis}", 1) for axis in "xyz") for kind in ("blockIdx", "threadIdx"))
+        groups = tuple(sizes.get(f"blockIdx.{axis}", 1) for axis in "xyz")
+        local = tuple(_known(sizes.get(f"threadIdx.{axis}", 1)) for axis in "xyz")
         arguments = tuple(self._argument(argument) for argument in call.args[1:split])
         return Launch(str(call.args[0].value), arguments, groups, local, shared)  # type: ignore[arg-type]
 
@@ -259,14 +261,17 @@ class _Reader:
         arguments: tvm_struct_get(args, i, 15)."""
         if named in self._memory:
             return self._memory[named]
+        expression: Any = self._values.get(named)
+        if str(getattr(getattr(expression, "op", None), "name", "")) == "tirx.buffer_data":
+            return self._origin(expression.args[0])
         parameters, variables = list[int](), list[Any]()
 
         def called(node: Any) -> None:
-            if node.op.name == "tirx.tvm_struct_get" and int(node.args[2]) == _POINTER:
+            if node.op.name == "tirx.tvm_struct_get" and int(node.args[2]) == _CONTENT and "int" not in str(node.ty):
                 parameters.append(int(node.args[1]))
 
         walk = [(tvm().ir.Call, called), (part("tirx").Var, variables.append)]
-        importlib.import_module("tvm_ffi").structural_walk(self._values.get(named), walk, order="post")
+        importlib.import_module("tvm_ffi").structural_walk(expression, walk, order="post")
         for variable in variables if not parameters else ():
             if variable in self._values or variable in self._memory:
                 return self._origin(variable)
@@ -275,10 +280,10 @@ class _Reader:
         return parameters[0]
 
     def _whole(self, expression: Any) -> int:
-        return int(self._number(expression))
+        return _known(self._number(expression))
 
-    def _number(self, expression: Any) -> int | float:
-        """The number that an expression comes to, with the variables as they are now."""
+    def _number(self, expression: Any) -> Formula:
+        """What an expression comes to, with the variables as they are now."""
         kind = type(expression).__name__
         if kind in ("int", "float", "bool"):
             return expression  # type: ignore[no-any-return]
@@ -288,34 +293,27 @@ class _Reader:
             return self._number(self._values[expression])
         if kind == "Cast":
             value = self._number(expression.value)
-            return value if "float" in str(expression.ty.dtype) else int(value)
+            return int(value) if isinstance(value, float) and "float" not in str(expression.ty.dtype) else value
         if kind in ("Select", "IfThenElse"):
-            return self._number(expression.true_value if self._number(expression.condition) else expression.false_value)
+            return self._number(expression.true_value if self._whole(expression.condition) else expression.false_value)
         if kind == "Not":
-            return not self._number(expression.a)
-        if kind in _ARITHMETIC:
-            return _ARITHMETIC[kind](self._number(expression.a), self._number(expression.b))  # type: ignore[no-any-return]
+            return not self._whole(expression.a)
+        if kind in ARITHMETIC:
+            return joined(kind, self._number(expression.a), self._number(expression.b))
         name = str(getattr(getattr(expression, "op", None), "name", ""))
         if name == "tirx.isnullptr":
             return True  # Arrays come without strides, as numbers in one row,
         if name == "tirx.tvm_struct_get" and int(expression.args[2]) == _OFFSET:
             return 0  # which begin where their memory begins.
-        if name in _CALLS:
-            return _CALLS[name](*map(self._number, expression.args))  # type: ignore[no-any-return]
+        if name == "tirx.tvm_struct_get" and int(expression.args[2]) == _CONTENT:
+            return Given(int(expression.args[1]))
+        if name in CALLS and is_number(*(numbers := [*map(self._number, expression.args)])):
+            return CALLS[name](*numbers)  # type: ignore[no-any-return]
         raise CompileError(f"a number of its launch is not known ({kind} {name}): {expression}")
 
 
-_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "FloorDiv": operator.floordiv, "FloorMod": operator.mod,
-    "Div": lambda a, b: int(a / b) if isinstance(a, int) else a / b, "Mod": math.fmod, "Min": min, "Max": max,
-    "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
-    "LShift": operator.lshift, "RShift": operator.rshift, "BitwiseAnd": operator.and_, "BitwiseOr": operator.or_,
-    "And": lambda a, b: bool(a and b), "Or": lambda a, b: bool(a or b),
-}
-"""What TVM's expressions of two parts compute."""
-
-_CALLS: Mapping[str, Callable[..., Any]] = {
-    "tirx.if_then_else": lambda condition, true, false: true if condition else false,
-    "tirx.ceil": math.ceil, "tirx.floor": math.floor, "tirx.log2": math.log2,
-}
-"""What the calls among them compute."""
+def _known(number: Formula) -> int:
+    """The number, which may not depend on sizes."""
+    if not is_number(number):
+        raise CompileError("how often it is launched, or with how many threads, follows from sizes that are not known yet")
+    return int(number)  # type: ignore[arg-type]

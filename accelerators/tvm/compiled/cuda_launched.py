@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from accelerators.arrays.on_device import DeviceArray
 from accelerators.errors import AcceleratorUnavailable, RunError
 from accelerators.tvm.code.nvcc import cubins_of_all
 from accelerators.tvm.compiled.cuda_session import CudaSession
+from accelerators.tvm.compiled.launch_list import StepList
 from accelerators.tvm.compiled.stepwise import CompiledSteps
-from accelerators.tvm.run.cuda_arrays import CudaArray
+from accelerators.tvm.run.cuda_arrays import CudaArray, put
 from accelerators.tvm.run.cuda_driver import CudaDriver, Kernel, driver_of
 from accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
+from graph.types import Array
 
 WIDEST = 16
 """The bytes that a thread reads at once, at most. A GPU ends the process's work where they do not begin at a multiple of that."""
@@ -49,10 +51,13 @@ class CompiledCuda(CompiledSteps):
             remedy = "Close other models, or give it smaller inputs" if error.status == NO_MEMORY else None
             raise RunError(f"the CUDA driver failed: {error}", where=f"device {driver.name}", remedy=remedy) from error
 
-    def _new_session(self) -> CudaSession:
+    def _put(self, weight: Array) -> CudaArray:
+        return put(self.driver, weight)
+
+    def _new_session(self, steps: StepList, weights: Sequence[Array]) -> CudaSession:
         records = self.runs_on.records and not self._perf_count
         kernels = self.program()
-        return CudaSession(self.step_list, kernels, self.driver, self._assembled.weights, self._perf_count, records)
+        return CudaSession(steps, kernels, self.driver, weights, self._perf_count, records)
 
     def program(self) -> dict[str, Kernel]:
         """The kernels by name, loaded by the driver."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from accelerators.arrays.on_device import Destination, Target, Wanted
 from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.step_list import Slot, Step, StepList
+from accelerators.tvm.compiled.launch_list import Slot, Step, StepList
 from accelerators.tvm.compiled.stepwise import bound_arrays, uses_of
 from accelerators.tvm.run.cuda_arrays import CudaArray, empty
 from accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, Kernel, Owned

@@ -11,9 +11,9 @@ import numpy as np
 from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from accelerators.errors import RunError
 from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.step_list import Slot, StepList
+from accelerators.tvm.compiled.launch_list import Slot, StepList
 from accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
-from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes, empty
+from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes, empty, put
 from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
 from graph.types import Array, numpy_dtype
 
@@ -38,8 +38,11 @@ class CompiledOpenCl(CompiledSteps):
         except opencl().Error as error:
             raise RunError(f"the OpenCL driver failed: {told(error)}", where=f"device {self.driver.name}") from error
 
-    def _new_session(self) -> _Session:
-        return _Session(self.step_list, self.program(), self.driver, self._assembled.weights, self._perf_count)
+    def _new_session(self, steps: StepList, weights: Sequence[Array]) -> _Session:
+        return _Session(steps, self.program(), self.driver, weights, self._perf_count)
+
+    def _put(self, weight: Array) -> OpenClArray:
+        return put(self.driver, weight)
 
     def program(self) -> Any:
         """The program, built by the driver here."""

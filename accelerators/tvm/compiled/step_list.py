@@ -1,9 +1,11 @@
-"""Kernels put together without TVM's virtual machine: a list of launches over memory that is planned beforehand."""
+"""Kernels put together without TVM's virtual machine: a list of launches over memory that is planned beforehand, or, where sizes
+are not known, for each size when it comes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import attrs
@@ -12,57 +14,16 @@ from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.launch_sizes import Formula, with_arguments
 from accelerators.tvm.code.launches import Launch, Memory, Number
 from accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
+from accelerators.tvm.compiled.launch_list import StepList
+from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
+from accelerators.tvm.sizes.extent import Size
 from graph.node import Node
-
-
-@attrs.frozen(slots=True)
-class Slot:
-    """A value in the device's memory."""
-
-    block: int
-    """The number of the piece of memory that it is in."""
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@attrs.frozen(slots=True)
-class Step:
-    """One launch on a GPU."""
-
-    number: int
-    """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
-    kernel: str
-    arguments: tuple[int | Number, ...]
-    """Pieces of memory, or numbers."""
-    groups: tuple[int, int, int]
-    local: tuple[int, int, int]
-    shared: int = 0
-    """The bytes of memory that a group shares, besides what the source states."""
-
-
-@attrs.frozen(slots=True, eq=False)
-class StepList:
-    """A subgraph as launches one after the other."""
-
-    sources: tuple[str, ...]
-    """OpenCL C or CUDA of all kernels, each text a program of its own."""
-    blocks: tuple[int, ...]
-    """The bytes of each piece of memory."""
-    inputs: tuple[Slot, ...]
-    """Where the inputs go, then the weights."""
-    outputs: tuple[Slot, ...]
-    """Where the results are."""
-    steps: tuple[Step, ...]
-
-    @property
-    def source(self) -> str:
-        """All of it as one text."""
-        return "\n".join(self.sources)
 
 
 def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
@@ -75,7 +36,7 @@ def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], ma
 class _StepAssembly(Assembly):
     """Reads the launches off the function that the virtual machine would run."""
 
-    def link(self) -> StepList:
+    def link(self) -> StepList | OpenSteps:
         codes = {name: built.library for _, built in self.bodies.values() for name in built.lowered.symbols.values()}
         return _Reader(codes).run(self.builder.get()["main"])
 
@@ -86,12 +47,60 @@ class _Value:
 
     number: int
     """Views of one value share it."""
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: str
 
     @property
-    def size(self) -> int:
-        return math.prod(self.shape) * tvm().DataType(self.dtype).bits // 8
+    def size(self) -> Size:
+        """Its bytes."""
+        bits: Size = tvm().DataType(self.dtype).bits
+        return reduce(mul, self.shape, bits) // 8
+
+
+@attrs.frozen(slots=True)
+class _Stated:
+    """An argument of a kernel that is a size."""
+
+    size: Size
+
+
+@attrs.frozen(slots=True)
+class _Call:
+    """One run of a kernel of TensorIR."""
+
+    symbol: str
+    """The kernel."""
+    arguments: tuple[int | _Stated, ...]
+    """What it takes and makes: values by their numbers, and sizes."""
+    scratch: tuple[int, ...]
+    """The memory that it needs besides, as values."""
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """All values that it reads or writes."""
+        return (*[argument for argument in self.arguments if isinstance(argument, int)], *self.scratch)
+
+    def given(self, launch: Launch) -> tuple[int | Number, ...]:
+        """The arguments of one of its launches."""
+        return tuple([
+            self._memory(argument.number) if isinstance(argument, Memory)
+            else attrs.evolve(argument, value=with_arguments(argument.value, self._sizes))
+            for argument in launch.arguments
+        ])
+
+    def groups(self, launch: Launch) -> tuple[Formula, Formula, Formula]:
+        """The work-groups of one of its launches."""
+        x, y, z = (with_arguments(count, self._sizes) for count in launch.groups)
+        return x, y, z
+
+    @property
+    def _sizes(self) -> list[Any]:
+        return [argument.size if isinstance(argument, _Stated) else None for argument in self.arguments]
+
+    def _memory(self, number: int) -> int:
+        value = self.arguments[number] if number >= 0 else self.scratch[~number]
+        assert isinstance(value, int)
+        return value
 
 
 class _Reader:
@@ -101,12 +110,12 @@ class _Reader:
         self.codes = codes
         self.values: dict[Any, Any] = {}
         """By variable: a value, or a list of those of a tuple."""
-        self.sizes: list[int] = []
+        self.sizes: list[Size] = []
         """The bytes of each value."""
-        self.calls: list[tuple[str, list[int]]] = []
-        """The kernels that run, each with the values that it takes and makes, and the memory that it needs besides."""
+        self.calls: list[_Call] = []
+        """The kernels that run."""
 
-    def run(self, function: Any) -> StepList:
+    def run(self, function: Any) -> StepList | OpenSteps:
         """The launches of the function."""
         for param in function.params:
             self.values[param] = self._new(param.ty)
@@ -115,20 +124,16 @@ class _Reader:
             for binding in block.bindings:
                 self.values[binding.var] = self._value(binding.value)
         outputs = _flat(self._value(function.body.body))
-        blocks, sizes = planned(self.sizes, [values for _, values in self.calls], [v.number for v in (*inputs, *outputs)])
-        sources = {id(self.codes[symbol]): self.codes[symbol].source for symbol, _ in self.calls}
+        sources = {id(self.codes[call.symbol]): self.codes[call.symbol].source for call in self.calls}
         steps = [
-            Step(i, launch.kernel, _arguments(launch, [blocks[value] for value in values], self._parameters(symbol, values)),
-                 launch.groups, launch.local, launch.shared)
-            for i, (symbol, values) in enumerate(self.calls)
-            for launch in self.codes[symbol].plans[symbol].launches
-            if 0 not in launch.groups
+            OpenStep(i, launch.kernel, call.given(launch), call.groups(launch), launch.local, launch.shared)
+            for i, call in enumerate(self.calls)
+            for launch in self.codes[call.symbol].plans[call.symbol].launches
         ]
-        slots = [[Slot(blocks[value.number], value.shape, value.dtype) for value in values] for values in (inputs, outputs)]
-        return StepList(tuple(sources.values()), tuple(sizes), tuple(slots[0]), tuple(slots[1]), tuple(steps))
-
-    def _parameters(self, symbol: str, values: list[int]) -> int:
-        return len(values) - len(self.codes[symbol].plans[symbol].scratch)
+        slots = [tuple([OpenSlot(v.number, v.shape, v.dtype) for v in values]) for values in (inputs, outputs)]
+        calls = tuple([tuple(call.values) for call in self.calls])
+        listed = OpenSteps(tuple(sources.values()), tuple(self.sizes), calls, slots[0], slots[1], tuple(steps))
+        return listed if listed.is_open else listed.at({})
 
     def _value(self, expr: Any) -> Any:
         relax = part("relax")
@@ -148,58 +153,29 @@ class _Reader:
     def _call(self, expr: Any) -> Any:
         symbol, result = expr.args[0].name_hint, expr.ty_args[0]
         results = [self._new(field) for field in result.fields] if hasattr(result, "fields") else self._new(result)
-        taken = [self._value(field) for field in expr.args[1].fields]
+        taken = [self._taken(field) for field in expr.args[1].fields]
         scratch = [self._memory(size) for size in self.codes[symbol].plans[symbol].scratch]
-        self.calls.append((symbol, [value.number for value in (*taken, *_flat(results))] + scratch))
+        arguments = tuple([value.number if isinstance(value, _Value) else _Stated(value) for value in (*taken, *_flat(results))])
+        self.calls.append(_Call(symbol, arguments, tuple(scratch)))
         return results
+
+    def _taken(self, field: Any) -> Any:
+        """An argument of a kernel: a value, or a size."""
+        return self._value(field) if isinstance(getattr(field, "ty", None), part("relax").TensorType) else stated(field)
 
     def _new(self, value_type: Any) -> _Value:
         value = _Value(len(self.sizes), _shape(value_type), str(value_type.dtype))
         self._memory(value.size)
         return value
 
-    def _memory(self, size: int) -> int:
-        self.sizes.append(max(1, size))
+    def _memory(self, size: Size) -> int:
+        self.sizes.append(size)
         return len(self.sizes) - 1
-
-
-def planned(sizes: list[int], calls: list[list[int]], kept: list[int]) -> tuple[dict[int, int], list[int]]:
-    """The piece of memory of each value that is used, and the bytes of each piece. A value takes the smallest piece that is free
-    and large enough, but none of twice its size; the kept ones share with nobody."""
-    last = {value: i for i, values in enumerate(calls) for value in values}
-    blocks, pieces, free, whole = dict[int, int](), list[int](), list[int](), set(kept)
-
-    def take(value: int) -> None:
-        fitting = [b for b in free if sizes[value] <= pieces[b] <= 2 * sizes[value]] if value not in whole else []
-        if fitting:
-            blocks[value] = min(fitting, key=pieces.__getitem__)
-            free.remove(blocks[value])
-        else:
-            blocks[value] = len(pieces)
-            pieces.append(sizes[value])
-
-    for value in dict.fromkeys(kept):
-        take(value)
-    for i, values in enumerate(calls):
-        for value in dict.fromkeys(values):
-            if value not in blocks:
-                take(value)
-        free += [blocks[value] for value in dict.fromkeys(values) if last[value] == i and value not in whole]
-    return blocks, pieces
-
-
-def _arguments(launch: Launch, blocks: list[int], parameters: int) -> tuple[int | Number, ...]:
-    """The launch's arguments: memory besides the parameters lies behind them."""
-    return tuple(
-        blocks[argument.number if argument.number >= 0 else parameters + ~argument.number]
-        if isinstance(argument, Memory) else argument
-        for argument in launch.arguments
-    )
 
 
 def _flat(value: Any) -> list[_Value]:
     return [inner for item in value for inner in _flat(item)] if isinstance(value, list) else [value]
 
 
-def _shape(value_type: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in value_type.shape)
+def _shape(value_type: Any) -> tuple[Size, ...]:
+    return tuple(map(stated, value_type.shape))

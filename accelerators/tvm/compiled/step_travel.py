@@ -6,6 +6,8 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import attrs
@@ -16,9 +18,12 @@ from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.exported_words import ExportedWords, read_words
-from accelerators.tvm.compiled.step_list import Slot, Step, StepList
+from accelerators.tvm.compiled.launch_list import Slot, Step, StepList
+from accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
+from accelerators.tvm.compiled.open_travel import read_open, written_open
 from accelerators.tvm.compiled.stepwise import CompiledSteps
 from accelerators.tvm.compiled.subgraph import RunsOn
+from accelerators.tvm.sizes.extent import Size
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
 
@@ -36,13 +41,19 @@ def export(compiled: CompiledSteps) -> bytes:
         "notes": list(compiled.notes),
         "checks": compiled.assembled.checks,
         "source": compiled.source_to_export(),
-        "blocks": steps.blocks,
-        "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
-        "steps": [_written(step) for step in steps.steps],
+        **(written_open(steps) if isinstance(steps, OpenSteps) else _written_list(steps)),
         "binaries": {driver: len(binary) for driver, binary in binaries.items()},
     }
     head = json.dumps(words).encode()
     return b"".join([_LENGTH.pack(len(head)), head, *binaries.values()])
+
+
+def _written_list(steps: StepList) -> dict[str, Any]:
+    return {
+        "blocks": steps.blocks,
+        "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
+        "steps": [_written(step) for step in steps.steps],
+    }
 
 
 def _written(step: Step) -> list[Any]:
@@ -64,11 +75,14 @@ def read(
     words, binaries = _taken_apart(data, where)
     said = read_words(words, weights, where)
     try:
-        steps = _step_list(words)
+        steps = read_open(words) if "calls" in words else _step_list(words)
     except (TypeError, ValueError, KeyError, IndexError):
         cause = "its list of launches is not what this version of Partita writes"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again") from None
-    _check(steps, said, graph, where)
+    if isinstance(steps, OpenSteps):
+        _check_open(steps, said, graph, where)
+    else:
+        _check(steps, said, graph, where)
 
     def again() -> CompiledSteps:
         if is_skeleton(graph):
@@ -126,6 +140,28 @@ def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> No
     if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(block in blocks for block in used):
         cause = "its list of launches is for other inputs or weights, or for less memory"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")
+
+
+def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str) -> None:
+    """AcceleratorError if a launch uses a value that there is not, or if an input is of another type than the body's or the
+    weight's, or an output is none that there is."""
+    types = [node[0].type for node in graph.inputs]
+    wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
+    wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
+    values, ends = range(len(steps.sizes)), range(-len(types), len(steps.outputs))
+    used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
+    used += [value for call in steps.calls for value in call]
+    used += [slot.value for slot in (*steps.inputs, *steps.outputs)]
+    fits = all(origin in ends for origin in said.outputs if isinstance(origin, int)) and all(value in values for value in used)
+    fits = fits and all(_size_of(slot) == steps.sizes[slot.value] for slot in (*steps.inputs, *steps.outputs))
+    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits:
+        cause = "its list of launches is for other inputs or weights, or for less memory"
+        raise AcceleratorError(cause, where=where, remedy="Compile the model again")
+
+
+def _size_of(slot: OpenSlot) -> Size:
+    size: Size = numpy_dtype(slot.dtype).itemsize
+    return reduce(mul, slot.shape, size)
 
 
 def _bytes(slot: Slot) -> int:

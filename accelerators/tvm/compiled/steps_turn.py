@@ -27,8 +27,8 @@ class StepsTurn(Turn):
 
     def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
         """Queue all the rest."""
-        with self._working() as session:
-            session.begin(inputs, self._compiled.targets(out))
+        with self._working(inputs) as session:
+            session.begin(self._compiled.with_weights(inputs), self._compiled.targets(out))
         self._inputs = inputs
 
     def finish(self) -> Sequence[Any]:
@@ -47,10 +47,10 @@ class StepsTurn(Turn):
             self._end()
 
     @contextmanager
-    def _working(self) -> Iterator[Session]:
+    def _working(self, inputs: Sequence[Any] | None = None) -> Iterator[Session]:
         """The subgraph's session. An error ends the turn."""
         try:
-            with self._compiled.working() as session:
+            with self._compiled.working(inputs) as session:
                 yield session
         except BaseException:
             self._end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -11,14 +12,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, Target, Wanted
+from accelerators.errors import RunError
 from accelerators.interface.accelerator import ProfileRow
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
+from accelerators.tvm.compiled.launch_list import StepList
+from accelerators.tvm.compiled.open_steps import OpenSteps
 from accelerators.tvm.compiled.shown import Origin
-from accelerators.tvm.compiled.step_list import StepList
 from accelerators.tvm.compiled.steps_turn import StepsTurn
 from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
 from graph.types import Array
+
+KEPT = 8
+"""The number of sizes whose memory on the device is kept."""
+
+Shapes = tuple[tuple[int, ...], ...]
+"""The sizes of all inputs."""
 
 
 class Session(Protocol):
@@ -43,8 +52,6 @@ class Session(Protocol):
 class CompiledSteps(CompiledTvm):
     """A subgraph in a GPU's memory: weights stay there, and launches are queued one behind the other, one run at a time."""
 
-    overlaps = True
-
     def __init__(
         self,
         assembled: Assembled,
@@ -54,13 +61,17 @@ class CompiledSteps(CompiledTvm):
         perf_count: bool,
     ) -> None:
         super().__init__(assembled, launches, origins, runs_on, perf_count)
+        self.overlaps = isinstance(self.step_list, StepList)
         self.binaries: dict[str, bytes] = {}
         """The built programs that came with it, by what tells one from another."""
         self._program: Any = None
-        self._session: Session | None = None
+        self._sessions: OrderedDict[Shapes, Session] = OrderedDict()
+        """The place for each size, that of the last run at the end; () where all sizes are known."""
+        self._resident: list[Any] | None = None
+        """The weights on the device, where the sessions of all sizes share them."""
 
     @property
-    def step_list(self) -> StepList:
+    def step_list(self) -> StepList | OpenSteps:
         """What the device does."""
         return self._assembled.executable  # type: ignore[no-any-return]
 
@@ -73,7 +84,11 @@ class CompiledSteps(CompiledTvm):
         """The source that goes with an export."""
 
     @abstractmethod
-    def _new_session(self) -> Session: ...
+    def _new_session(self, steps: StepList, weights: Sequence[Array]) -> Session: ...
+
+    @abstractmethod
+    def _put(self, weight: Array) -> DeviceArray:
+        """A copy of a weight on the device, for sessions of several sizes."""
 
     @abstractmethod
     def _driver_errors(self) -> AbstractContextManager[None]:
@@ -95,15 +110,48 @@ class CompiledSteps(CompiledTvm):
         return StepsTurn(self, lock.release) if lock.acquire(blocking=waits) else None
 
     @contextmanager
-    def working(self) -> Iterator[Session]:
-        """Its session, while the lock is held. After an error the next run begins anew: a queue that failed may stay so."""
+    def working(self, inputs: Sequence[Any] | None = None) -> Iterator[Session]:
+        """The session for these inputs, or that of the run which was begun, while the lock is held. After an error the next run
+        begins anew: a queue that failed may stay so."""
         try:
             with self._driver_errors():
-                self._session = self._session or self._new_session()
-                yield self._session
+                yield self._session_for(inputs)
         except BaseException:
-            self._session = None
+            self._forget()
             raise
+
+    def _session_for(self, inputs: Sequence[Any] | None) -> Session:
+        """That of the inputs' sizes, where those are not known when it is compiled: the last ones that came have theirs still."""
+        steps, shapes = self.step_list, Shapes()
+        if isinstance(steps, OpenSteps):
+            shapes = next(reversed(self._sessions)) if inputs is None else tuple([tuple(array.shape) for array in inputs])
+        session = self._sessions.pop(shapes, None)
+        if session is None and isinstance(steps, OpenSteps):
+            session = self._session_of(steps, shapes)
+        elif session is None:
+            assert isinstance(steps, StepList)
+            session = self._new_session(steps, self._assembled.weights)
+        self._sessions[shapes] = session
+        return session
+
+    def _session_of(self, steps: OpenSteps, shapes: Shapes) -> Session:
+        """A new one for inputs of these shapes; those that came longest ago go, and all where there is no room beside them."""
+        if self._resident is None:
+            self._resident = [self._put(weight) for weight in self._assembled.weights]
+        while len(self._sessions) >= KEPT:
+            self._sessions.popitem(last=False)
+        known = steps.at(steps.sizes_of(shapes), range(len(shapes), len(steps.inputs)))
+        try:
+            return self._new_session(known, ())
+        except RunError:
+            if not self._sessions:
+                raise
+        self._sessions.clear()
+        return self._new_session(known, ())
+
+    def with_weights(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What goes into a session in a run with these inputs."""
+        return [*inputs, *self._resident] if self._resident else inputs
 
     def note_times(self, session: Session) -> None:
         """Keep the rows of the run, where they are asked for."""
@@ -132,16 +180,22 @@ class CompiledSteps(CompiledTvm):
     def let_go(self) -> None:
         """The queue and the memory go."""
         with self._lock:
-            self._session = None
+            self._forget()
 
     def renew(self) -> None:
         """A forked process cannot use the device; asked to, it says so."""
-        self._lock, self._session = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        """The memory on the device goes, unless another still uses the weights there."""
+        self._sessions.clear()
+        self._resident = None
 
     def _again(self, perf_count: bool) -> CompiledSteps:
         """The same program with a queue and memory of its own."""
         again = type(self)(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
-        again.binaries, again._program = self.binaries, self._program
+        again.binaries, again._program, again._resident = self.binaries, self._program, self._resident
         return again
 
     def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:

@@ -27,7 +27,7 @@ from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
-from accelerators.tvm.kernels.language import narrowing
+from accelerators.tvm.kernels.language import given_sizes, narrowing
 from accelerators.tvm.kernels.matmul.gemm import gemm
 from accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
 from accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
@@ -74,9 +74,10 @@ from accelerators.tvm.kernels.window.lrn import lrn
 from accelerators.tvm.kernels.window.plain_pool import plain_pool
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
+from accelerators.tvm.sizes.sizing import is_for_any_size
 from graph.build import CALL_DOMAIN
 
-Machines = Literal["cpu", "gpu", "any", "loops"]
+Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
 
 @attrs.frozen(slots=True)
@@ -88,16 +89,19 @@ class Entry:
     """The body holds one of these; none: any body."""
     machines: Machines = "cpu"
     """For which machines it is asked. What a GPU runs is scheduled by a generic rule (`schedules`); the others are written in the
-    language, for processors. Those of "loops" serve both: on a GPU a work item takes each turn of their parallel loops.
+    language, for processors. Those of "loops" serve both: on a GPU a work item takes each turn of their parallel loops;
+    those of "open loops" do so for bodies of any size.
     """
 
-    def suits(self, machine: Machine) -> bool:
+    def suits(self, body: Body, machine: Machine) -> bool:
         """Is it asked for such a machine?"""
+        if self.machines == "open loops":
+            return not machine.is_gpu or is_for_any_size(body.graph)
         return self.machines in ("any", "loops", "gpu" if machine.is_gpu else "cpu")
 
     def drafted(self, body: Body, machine: Machine) -> Draft | None:
         """The kernel for the machine; None if it declines."""
-        if not (machine.is_gpu and self.machines == "loops"):
+        if not (machine.is_gpu and self.machines in ("loops", "open loops")):
             return self.draft(body, machine)
         draft = self.draft(body, in_items(machine))
         return None if draft is None else attrs.evolve(draft, function=bind_loops(draft.function))
@@ -168,7 +172,7 @@ CATALOGUE = (
     _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(running_sums, "CumSum"),
-    _entry(copies, " ".join(sorted(COPIES))),
+    _entry(copies, " ".join(sorted(COPIES)), machines="open loops"),
     _entry(gather, "Gather GatherElements GatherND", machines="loops"),
     _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
 )
@@ -179,8 +183,8 @@ def draft_kernel(body: Body, machine: Machine) -> Draft | None:
     """The kernel of the first entry that takes the body."""
     held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for entry in CATALOGUE:
-        if entry.suits(machine) and (not entry.ops or entry.ops & held):
-            with narrowing(narrowing_of(machine)):
+        if entry.suits(body, machine) and (not entry.ops or entry.ops & held):
+            with narrowing(narrowing_of(machine)), given_sizes(machine.is_gpu):
                 draft = entry.drafted(body, machine)
             if draft is not None:
                 return draft

@@ -13,11 +13,12 @@ from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.extensions import TvmExtension, find
 from accelerators.tvm.lower.onnx_importer import import_fixed
 from accelerators.tvm.lower.open_sizes import import_open
-from accelerators.tvm.lower.size_expressions import size_variable, tensor_type
+from accelerators.tvm.lower.size_expressions import size_expression, size_variable, tensor_type
 from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
+from accelerators.tvm.sizes.extent import Extent
 from accelerators.tvm.sizes.sizing import is_for_any_size
 from graph.types import Array, TensorType
 from graph.words import counted
@@ -72,6 +73,9 @@ def lower(
             offered.update(choice_log.offered)
         if drafted is not None:
             return _from_function(body, drafted)
+        if is_open and machine.is_gpu:
+            ops = ", ".join(dict.fromkeys(str(node.op) for node in body.ops))
+            raise CompileError(f"no kernel of a GPU for any size takes {ops}")
         extension = find(body.ops[0]) if len(body.ops) == 1 else None
         if extension is not None and not is_open:
             return _from_function(body, _from_extension(body, extension, machine))
@@ -105,7 +109,8 @@ def _from_function(body: Body, drafted: Draft) -> Lowered:
     with builder.function("main", params):
         with builder.dataflow():
             kernel = builder.add_func(nameless(drafted.function), symbol)
-            given = [*params, *map(size_variable, drafted.symbols)]
+            sizes = [size_expression(size) if isinstance(size, Extent) else size_variable(size) for size in drafted.symbols]
+            given = [*params, *sizes]
             result = builder.emit(relax.call_tir(kernel, given, outs if len(outs) > 1 else outs[0]))
             results = [result] if len(outs) == 1 else [builder.emit(relax.TupleGetItem(result, i)) for i in range(len(outs))]
             output = builder.emit_output(relax.Tuple(results))

@@ -48,6 +48,7 @@ def _launches(statements: list[Any]) -> Iterator[Any]:
         rest = [_one_turn(rest)]
     yield from seen
     for statement in rest:
+        statement = _always_shared(statement)
         if isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.PARALLEL:
             if waiting:
                 yield _one_turn(waiting)
@@ -57,6 +58,16 @@ def _launches(statements: list[Any]) -> Iterator[Any]:
             waiting.append(statement)
     if waiting:
         yield _one_turn(waiting)
+
+
+def _always_shared(statement: Any) -> Any:
+    """The loop that threads share, of a kernel that decides by its sizes whether they do."""
+    tirx = part("tirx")
+    loop = statement.then_case if isinstance(statement, tirx.IfThenElse) else None
+    if isinstance(loop, tirx.SeqStmt) and len(loop.seq) == 1:
+        loop = loop.seq[0]
+    is_shared = isinstance(loop, tirx.For) and loop.kind == tirx.ForKind.PARALLEL
+    return loop if is_shared and isinstance(statement.else_case, tirx.For) else statement
 
 
 def _one_turn(statements: list[Any]) -> Any:
@@ -72,14 +83,16 @@ def _in_order(statements: list[Any]) -> Any:
 def _shared(loop: Any) -> Any:
     """The loop's turns as work items, in groups."""
     tirx = part("tirx")
-    count = int(loop.extent)
-    items = min(count, ITEMS)
+    is_known = isinstance(loop.extent, (int, tirx.IntImm))
+    count = int(loop.extent) if is_known else loop.extent
+    items = min(count, ITEMS) if is_known else ITEMS
     group, item = tirx.Var("group", "int32"), tirx.Var("item", "int32")
     body = _in_turn(loop.body)
-    if count % items:
+    if not is_known or count % items:
         body = tirx.IfThenElse(loop.loop_var < count, body, None)
     body = tirx.SeqStmt([tirx.Bind(loop.loop_var, group * items + item), body])
-    return _bound(group, -(-count // items), "blockIdx.x", _bound(item, items, "threadIdx.x", body))
+    groups = -(-count // items) if is_known else tirx.floordiv(count + (items - 1), items)
+    return _bound(group, groups, "blockIdx.x", _bound(item, items, "threadIdx.x", body))
 
 
 def _bound(variable: Any, count: int, tag: str, body: Any) -> Any:

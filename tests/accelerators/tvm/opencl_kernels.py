@@ -12,6 +12,7 @@ import numpy as np
 
 import partita as pt
 from accelerators.tvm.run.opencl_driver import Driver, drivers
+from tests.accelerators.tvm.opencl_nets import Value
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -19,10 +20,16 @@ def numbers(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype("float32")
 
 
+SIZES = {"N": 2, "S": 39}
+"""What symbols are in the call."""
+
+
 def graphs() -> dict[str, pt.Graph]:
-    """A small graph for each rule that schedules kernels for GPUs; sizes that divide nothing."""
+    """A small graph for each rule that schedules kernels for GPUs, and for each that does so for any size; sizes that divide
+    nothing."""
     square, row, image = (pt.variable("x", "float32", shape) for shape in ((9, 37), (3, 70), (1, 3, 7, 9)))
     heads = pt.variable("x", "float32", (2, 40, 17))
+    open_row, open_heads = pt.variable("x", "float32", ("N", "S")), pt.variable("x", "float32", ("N", "S", 17))
     places = np.random.default_rng(1).permuted(np.tile(np.arange(-35, 35), (3, 1)), axis=1)
     ops = {
         "product": pt.op("MatMul", square, pt.constant(numbers(37, 11))),
@@ -32,13 +39,23 @@ def graphs() -> dict[str, pt.Graph]:
         "norm": pt.op("LayerNormalization", row, pt.constant(numbers(70)), pt.constant(numbers(70))),
         "transpose": pt.op("Transpose", square, perm=[1, 0]),
         "convolution": pt.op("Conv", image, pt.constant(numbers(5, 3, 3, 3)), pads=[1, 1, 1, 1]),
-        "attention": pt.op("MatMul", pt.op("Softmax", pt.op("MatMul", heads, pt.op("Transpose", heads, perm=[0, 2, 1]))), heads),
+        "attention": attention(heads),
         "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
         "chain": pt.op("Tanh", pt.op("Mul", row, pt.constant(np.array(0.3, "float32")))),
         "gather": pt.op("GatherElements", row, pt.constant(places), axis=1),
         "scatter": pt.op("ScatterElements", row, pt.constant(places), pt.constant(numbers(3, 70)), axis=1),
+        "product of any rows": pt.op("MatMul", open_heads, pt.constant(numbers(17, 11))),
+        "softmax of any length": pt.op("Softmax", open_row),
+        "attention of any length": attention(open_heads),
+        "gather of any length": pt.op("Gather", pt.constant(numbers(40, 8)), pt.op("Cast", open_row, to="int64")),
     }
     return {name: pt.Graph([node], name="net") for name, node in ops.items()}
+
+
+def attention(heads: Value) -> Value:
+    """Of a value with itself."""
+    scores = pt.op("MatMul", heads, pt.op("Transpose", heads, perm=[0, 2, 1]))
+    return pt.op("MatMul", pt.op("Softmax", scores), heads)
 
 
 def without_barriers() -> None:
@@ -57,7 +74,7 @@ def main() -> None:
     device = next(f"opencl.{i}" for i, driver in enumerate(drivers()) if "Oclgrind" in driver.name)
     for name, graph in graphs().items():
         shape = graph.inputs[0][0].type.shape  # type: ignore[union-attr]
-        data = numbers(*shape)  # type: ignore[misc,arg-type]
+        data = numbers(*(size if isinstance(size, int) else SIZES[str(size)] for size in shape))  # type: ignore[union-attr]
         ours = pt.compile(graph, device, config={"CACHE_DIR": ""})(data)[0]
         wanted = pt.compile(graph, "reference")(data)[0]
         if not np.allclose(ours, wanted, 1e-4, 1e-4):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from accelerators.errors import AcceleratorUnavailable, CompileError
+from accelerators.tvm.compiled.launch_list import planned
 from accelerators.tvm.compiled.launched import CompiledOpenCl
-from accelerators.tvm.compiled.step_list import planned
 from accelerators.tvm.run import device_memory, opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
@@ -148,7 +148,7 @@ def test_the_same_code_runs_again_beside_itself() -> None:
     second = first.another()
     (wanted,) = first.run([numbers(4, 8)])
     np.testing.assert_array_equal(second.run([numbers(4, 8)])[0], wanted)
-    assert isinstance(second, CompiledOpenCl) and second._session is not first._session
+    assert isinstance(second, CompiledOpenCl) and not {*second._sessions.values()} & {*first._sessions.values()}
 
 
 def test_a_run_that_fails_is_an_error_and_the_next_one_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_fails_is_an_error_and_the_next_one_begins_anew(monkeypatch: 
         broken.setattr(opencl_driver.opencl(), "enqueue_nd_range_kernel", lost)
         with pytest.raises(pt.RunError, match="the OpenCL driver failed: clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES"):
             model(numbers(4, 8))
-    assert unit(model)._session is None
+    assert not unit(model)._sessions
     np.testing.assert_array_equal(model(numbers(4, 8))[0], wanted)
 
 

@@ -26,6 +26,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
@@ -34,10 +35,13 @@ from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 ACROSS = 8
 """The threads that share a query."""
+
+MANY_HEADS, MANY_ROWS = 12, 128
+"""The heads and queries for which an attention of any number of them is cut."""
 
 NOTHING = -math.inf
 """The largest score before there is one."""
@@ -91,17 +95,19 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
         return None
     *batch, rows, keys = shape_of(match.scores[0])
     columns, depth = shape_of(match.mix[0])[-1], shape_of(match.query.value)[-1]
-    if any(isinstance(size, Extent) for size in (*batch, rows, keys, columns, depth)):
+    if isinstance(columns, Extent) or isinstance(depth, Extent):
         return None
     elements = [element_named(element_of(operand.source)) for operand in match.operands]
     is_one = elements[0] is not float32 and len(set(elements)) == 1
-    if is_one and has_tensor_cores(machine, *elements[:2]):
+    is_open = any(isinstance(size, Extent) for size in (*batch, rows, keys))
+    if is_one and has_tensor_cores(machine, *elements[:2]) and not is_open:
         tensor = next(tensor_cuts(machine.gpu, math.prod(batch), rows, keys, depth, columns), None)
         if tensor is not None:
             heads = Heads.of(body, "attention", tuple(batch))
             TensorAttention(match, heads, tensor, (rows, keys, depth, columns)).write()
             return heads.problem.draft(heads.kernel, "gpu_attention_on_tensor_cores")
-    cut = next(cuts(machine.gpu, math.prod(batch), rows, depth, columns), None)
+    many = (MANY_HEADS, MANY_ROWS) if is_open else (math.prod(batch), rows)
+    cut = next(cuts(machine.gpu, *many, depth, columns), None)
     if cut is None:
         return None
     heads = Heads.of(body, "attention", tuple(batch))
@@ -157,7 +163,7 @@ class _Writing:
     def write(self) -> None:
         """A launch of a block for each head and some of its queries."""
         kernel, cut, match = self.heads.kernel, self.cut, self.match
-        bands = -(-self.rows // cut.rows)
+        bands = parts_of(self.rows, cut.rows)
         with kernel.launch((bands, self.heads.count, 1), cut.threads) as (band, number, _, thread):
             head = self.heads.head(number)
             top = kernel.name_value("top", band * cut.rows)
@@ -180,7 +186,7 @@ class _Writing:
                     sums.values[r, c] = 0.0
             query = self.heads.read(match.query)
             self._copy(thread, self.depth, cut.rows, lambda k, r: self._query(shared, query, head, top, k, r))
-            with kernel.loop(-(-self.keys // cut.keys), "step") as step:
+            with kernel.loop(parts_of(self.keys, cut.keys), "step") as step:
                 first = kernel.name_value("first", step * cut.keys)
                 self._step(shared, sums, head, thread, top, row, across, first)
             self._finish(shared, sums, head, top, row, across)
@@ -259,7 +265,7 @@ class _Writing:
             for c in range(self.each):
                 key = first + across * self.each + c
                 number = score(scores[r, c], head, minimum(top + row + r, self.rows - 1), minimum(key, self.keys - 1))
-                scores[r, c] = number if self.keys % cut.keys == 0 else select(key < self.keys, number, NOTHING)
+                scores[r, c] = number if is_multiple(self.keys, cut.keys) else select(key < self.keys, number, NOTHING)
 
     def _exponentials(self, shared: _Shared, sums: _Sums, scores: Registers, r: int, row: Value, across: Value) -> None:
         """The exponentials of a query's scores; what was summed up before is scaled to the new largest score."""

@@ -8,7 +8,7 @@
 `str(kernel)` is its text, `emit(kernel)` the function for TVM. What does not fit is an error where it is written."""
 
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
-from accelerators.tvm.kernels.language.emit import TooMuchCode, emit, narrowing, symbols_of
+from accelerators.tvm.kernels.language.emit import TooMuchCode, emit, given_sizes, narrowing, symbols_of
 from accelerators.tvm.kernels.language.expressions import all_of, if_inside, maximum, minimum, named, select
 from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
@@ -67,6 +67,7 @@ __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "TooMuchCode", "Type", "Value",
     "all_of",
     "bfloat16", "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16",
+    "given_sizes",
     "float32", "float64", "float_remainder", "floor", "if_inside", "index", "int16", "int32", "int64", "int8", "lane_max",
     "lane_min", "lane_sum", "log", "maximum", "minimum", "named", "narrowing", "nearest", "power", "quotient", "remainder",
     "select", "sqrt", "symbols_of", "tdpbf16ps", "tdpbusd", "tile_configure", "tile_load", "tile_release", "tile_store",

@@ -68,6 +68,20 @@ def narrowing(how: Narrowing) -> Iterator[None]:
         _narrowing.reset(token)
 
 
+_sizes_are_given: ContextVar[bool] = ContextVar("sizes are given", default=False)
+
+
+@contextmanager
+def given_sizes(wanted: bool) -> Iterator[None]:
+    """Kernels that are emitted inside are given the sizes that follow from symbols beside the symbols: a GPU's kernel would work
+    them out in each of its threads."""
+    token = _sizes_are_given.set(wanted)
+    try:
+        yield
+    finally:
+        _sizes_are_given.reset(token)
+
+
 def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
     """The TensorIR function `main` of the kernel's arguments, in one block that declares nothing: Relax asks for one, and no
     schedule will look into it. Arguments may come under other shapes, of as many numbers."""
@@ -97,11 +111,11 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
     return maker.get()
 
 
-def symbols_of(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> tuple[str, ...]:
-    """The names of the sizes that the kernel's function is given behind its inputs, in order."""
+def symbols_of(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> tuple[str | Extent, ...]:
+    """The sizes that the kernel's function is given behind its inputs, in order: names of symbols, and extents."""
     sizes = [size for shape in shapes or () for size in shape if isinstance(size, Extent)]
     used = {symbol.name for symbol in kernel.symbols} | {name for size in sizes for name in size.symbols}
-    return tuple(sorted(used))
+    return (*sorted(used), *(kernel.polynomials if _sizes_are_given.get() else ()))
 
 
 class _Emitter:
@@ -116,6 +130,8 @@ class _Emitter:
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
         self.given: dict[values.Symbol, Any] = {}
         """The argument for each symbol."""
+        self.followed: dict[Extent, Any] = {}
+        """The argument for each size that follows from symbols, where these are given too."""
         self.polynomials: dict[Extent, Any] = {}
         """The variable for each size that follows from symbols."""
         self.how = _narrowing.get()
@@ -127,18 +143,27 @@ class _Emitter:
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def declare(self, names: Iterable[str]) -> None:
+    def declare(self, names: Iterable[str | Extent]) -> None:
         """The sizes that the function is given, which the shapes of its other arguments are said with."""
-        self.given = {values.symbol_of(name): self.tirx.Var(name, "int64") for name in names}
+        for i, name in enumerate(names):
+            if isinstance(name, Extent):
+                self.followed[name] = self.tirx.Var(f"size{i}", "int64")
+            else:
+                self.given[values.symbol_of(name)] = self.tirx.Var(name, "int64")
 
     def take(self) -> None:
         """Those sizes as arguments."""
         for symbol, variable in self.given.items():
             self.script.arg(symbol.name, variable)
+        for variable in self.followed.values():
+            self.script.arg(variable.name, variable)
 
     def bind_symbols(self) -> None:
         """The sizes as indices, which have fewer bits."""
         for symbol, given in self.given.items():
+            if _sizes_are_given.get():
+                self.known[symbol] = given.astype("int32")
+                continue
             variable = self.words.let.as_var(rhs_dtype=type_of(index).element.name)
             self.call_name(f"{symbol.name}_", variable)
             self.script.Bind(given.astype("int32"), var=variable)
@@ -147,6 +172,9 @@ class _Emitter:
     def bind_polynomials(self, polynomials: Mapping[Extent, values.Value]) -> None:
         """The sizes that follow from those. Each is read from memory, since TVM writes out what is only named."""
         for i, (extent, written) in enumerate(polynomials.items()):
+            if extent in self.followed:
+                self.polynomials[extent] = self.followed[extent].astype("int32")
+                continue
             cell = self.words.alloc_buffer((1,), type_of(index).element.name, **STACK)
             self.call_name(f"size{i}_kept", cell)
             self.script.buffer_store(cell, self.value(written), (0,))

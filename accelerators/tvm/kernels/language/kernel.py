@@ -27,6 +27,10 @@ from accelerators.tvm.sizes.extent import Extent
 Shape = tuple[int, ...]
 
 
+def _is_one(count: Operand) -> bool:
+    return isinstance(count, int) and count == 1
+
+
 class Kernel:
     """One function over buffers. Blocks are `with` statements:
 
@@ -149,18 +153,19 @@ class Kernel:
         return self.loop(count, name, "parallel" if parallel and not (isinstance(count, int) and count == 1) else "serial")
 
     @contextmanager
-    def launch(self, blocks: tuple[int, int, int], threads: int) -> Iterator[tuple[Value, Value, Value, Value]]:
+    def launch(self, blocks: tuple[Operand, Operand, Operand], threads: int) -> Iterator[tuple[Value, Value, Value, Value]]:
         """A block of statements for every thread of so many blocks along x, y and z, on a GPU: its block's place, and its own
         number in the block. They are launched in one row, neighbours along x after each other: CUDA has no more than 65,535 along
-        y and along z."""
+        y and along z. How many there are may follow from sizes that the kernel is given."""
         across, down, deep = blocks
         with self.loop(across * down * deep, "block", "blocks") as block, self.loop(threads, "thread", "threads") as thread:
-            if down * deep == 1:
+            if _is_one(down) and _is_one(deep):
                 yield block, as_index(0), as_index(0), thread
                 return
-            x = self.name_value("block_x", block % across if across > 1 else 0)
-            y = self.name_value("block_y", block // across % down if deep > 1 else block // across) if down > 1 else as_index(0)
-            z = self.name_value("block_z", block // (across * down)) if deep > 1 else as_index(0)
+            x = self.name_value("block_x", 0 if _is_one(across) else block % across)
+            row = block // across if _is_one(deep) else block // across % down
+            y = as_index(0) if _is_one(down) else self.name_value("block_y", row)
+            z = as_index(0) if _is_one(deep) else self.name_value("block_z", block // (across * down))
             yield x, y, z, thread
 
     @contextmanager

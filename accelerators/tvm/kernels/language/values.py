@@ -304,6 +304,11 @@ def as_index(value: Operand) -> Value:
     return typed(value, type_of(index))
 
 
+def parts_of(size: Operand, each: int) -> Operand:
+    """How many parts of so many a size has, the last of which may be smaller."""
+    return -(-size // each) if isinstance(size, int) else (as_index(size) + (each - 1)) // each
+
+
 def arithmetic(operator: str, left: Operand, right: Operand) -> Value:
     """Both sides joined; they have one type."""
     a, b = same_type(operator, left, right)

@@ -10,8 +10,8 @@ import numpy as np
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.language import Buffer, Value, all_of, element_named, if_inside
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.matmul.gemm import Product as Match
 from accelerators.tvm.kernels.matmul.gemm import find_product
 from accelerators.tvm.kernels.shared.choice import choose
@@ -38,14 +38,17 @@ from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
 from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 from graph.types import Array, numpy_dtype
+
+MANY = 512
+"""The rows for which a product of any number of them is cut."""
 
 
 def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
     """The kernel for values times a constant matrix; None for any other body."""
     match = find_product(body)
-    if match is None or isinstance(match.rows, Extent):
+    if match is None:
         return None
     layer = _layer(match, body, machine)
     writing = match.kernel(body, layer.numbers)
@@ -54,7 +57,7 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
         own = own_thread(tile, thread)
         first = block * (layer.steps * tile.depth * tile.columns)
         bounds = (
-            None if match.rows % tile.rows == 0 else as_index(match.rows) - band * tile.rows,
+            None if is_multiple(match.rows, tile.rows) else as_index(match.rows) - band * tile.rows,
             None if match.columns % tile.columns == 0 else as_index(match.columns) - block * tile.columns,
         )
 
@@ -75,7 +78,7 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
 
 def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
     """The product as it is cut, for tensor cores where both matrices are of a type that they multiply."""
-    work, gpu = Work(match.rows, match.columns, match.depth), machine.gpu
+    work, gpu = Work(MANY if isinstance(match.rows, Extent) else match.rows, match.columns, match.depth), machine.gpu
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
     if has_tensor_cores(machine, *elements):
         listed = tensor_tiles(gpu, elements[0].bits // 8)
@@ -96,9 +99,9 @@ class _Layer:
         return self.tile.steps(self.match.depth) * self.tile.slices
 
     @property
-    def blocks(self) -> tuple[int, int]:
+    def blocks(self) -> tuple[int, Operand]:
         """The tiles along the columns and along the rows."""
-        return -(-self.match.columns // self.tile.columns), -(-self.match.rows // self.tile.rows)
+        return -(-self.match.columns // self.tile.columns), parts_of(self.match.rows, self.tile.rows)
 
     @property
     def numbers(self) -> int:
@@ -154,6 +157,6 @@ class _Layer:
 
         def tests(k: Value, row: Value) -> list[Value]:
             listed = [] if is_whole else [k < match.depth]
-            return listed + ([row < match.rows] if match.rows % tile.rows else [])
+            return listed + ([] if is_multiple(match.rows, tile.rows) else [row < match.rows])
 
         return tests

@@ -9,18 +9,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.choosing import schedule
+from accelerators.tvm.schedules.gpu_loops import bind_loops
+from accelerators.tvm.sizes.sizing import is_for_any_size
 
 PIECES = 16
 """Into so many parts long lists are cut, one thread's work each."""
+
+THREADS = 256
+"""The threads of a GPU that look at a list of any length."""
 
 
 def indices(body: Body, machine: Machine) -> Draft | None:
@@ -31,6 +38,8 @@ def indices(body: Body, machine: Machine) -> Draft | None:
     sizes = list(node.attrs["sizes"])
     shape, dtype = shape_of(node[0]), element_of(node[0])
     rows = math.prod(shape) // max(len(sizes), 1)
+    if is_for_any_size(body.graph) and machine.is_gpu:
+        return _clamped_at_any_size(body, sizes)
     if machine.is_gpu:
         return Draft(*schedule(_clamped(shape, dtype, [int(size) for size in sizes]), machine))
     problem, flat = Problem.of(body), (rows, len(sizes))
@@ -64,7 +73,44 @@ def gpu_outside(body: Body, machine: Machine) -> Draft | None:
         return None
     read = node.inputs[0]
     assert read is not None
+    if is_for_any_size(body.graph):
+        return _any_outside_at_any_size(body, min(THREADS, machine.gpu.threads))
     return Draft(*schedule(_any_outside(shape_of(read), element_of(read), [int(size) for size in node.attrs["sizes"]]), machine))
+
+
+def _clamped_at_any_size(body: Body, sizes: Sequence[int]) -> Draft:
+    """Each index within its bounds, by a work item for each row of them."""
+    problem = Problem.of(body)
+    flat = (math.prod(shape_of(body.ops[0][0])) // len(sizes), len(sizes))
+    kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
+    with kernel.loop(flat[0], "i", "parallel") as i:
+        for j, size in enumerate(sizes):
+            at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+            y[i, j] = maximum(minimum(at, size - 1), 0)
+    draft = problem.draft(kernel, "indices")
+    return attrs.evolve(draft, function=bind_loops(draft.function))
+
+
+def _any_outside_at_any_size(body: Body, threads: int) -> Draft:
+    """A number that is not 0 if any index is outside, by one block of threads."""
+    problem, sizes = Problem.of(body), list(body.ops[0].attrs["sizes"])
+    flat = (math.prod(shape_of(problem.inputs[0])) // len(sizes), len(sizes))
+    kernel, (x,), (y,) = problem.kernel("outside", {0: flat}, [(1,)])
+    with kernel.launch((1, 1, 1), threads) as (_, _, _, thread):
+        bad, flags = kernel.stack("bad", int32, (1,)), kernel.shared("flags", int32, (threads,))
+        bad[0] = 0
+        with kernel.loop(parts_of(flat[0] - thread, threads), "k") as k:
+            i = kernel.name_value("i", k * threads + thread)
+            for j, size in enumerate(sizes):
+                at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+                bad[0] = bad[0] | (at < 0).cast(int32) | (at >= size).cast(int32)
+        flags[thread] = bad[0]
+        kernel.barrier()
+        with kernel.when(thread.equals(0)):
+            with kernel.loop(threads, "other") as other:
+                bad[0] = bad[0] | flags[other]
+            y[0] = bad[0]
+    return problem.draft(kernel, "outside")
 
 
 def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:

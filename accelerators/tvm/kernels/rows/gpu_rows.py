@@ -12,6 +12,7 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, minimum
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import read, write
@@ -19,7 +20,7 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.row import JOINS
 from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 JOINED = 8
 """The numbers that one thread joins at a time."""
@@ -32,6 +33,9 @@ FEWEST, MOST = 32, 256
 
 BLOCK = 128
 """The threads of a block, where there are rows enough to give every core one."""
+
+MANY_ROWS, MANY_COLUMNS = 512, 256
+"""The rows and the columns for which a program of any number of them is shared."""
 
 
 @attrs.frozen(slots=True)
@@ -46,11 +50,13 @@ class Share:
     @classmethod
     def of(cls, program: Program, gpu: Gpu) -> Share:
         """More threads for a longer row, and several rows in a block where that leaves every core one."""
+        columns = MANY_COLUMNS if isinstance(program.columns, Extent) else program.columns
+        count = MANY_ROWS if isinstance(program.rows, Extent) else program.rows
         threads = min(FEWEST, _power_below(gpu.threads))
-        while threads * EACH < program.columns and threads * 2 <= min(gpu.threads, MOST):
+        while threads * EACH < columns and threads * 2 <= min(gpu.threads, MOST):
             threads *= 2
         rows = 1
-        while threads * rows * 2 <= min(gpu.threads, BLOCK) and program.rows // (rows * 2) >= gpu.cores:
+        while threads * rows * 2 <= min(gpu.threads, BLOCK) and count // (rows * 2) >= gpu.cores:
             rows *= 2
         return cls(threads, rows)
 
@@ -75,7 +81,7 @@ def _power_below(count: int) -> int:
 def gpu_rows(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a body of ops on rows; None for any other body, and for sizes that are not known."""
     match = find_program(body)
-    if match is None or isinstance(match.rows, Extent) or isinstance(match.columns, Extent):
+    if match is None:
         return None
     share = Share.of(match, machine.gpu)
     if share.shared(match) > machine.gpu.shared:
@@ -104,12 +110,12 @@ class _Writing:
     def write(self) -> None:
         """A launch of a block for some rows."""
         program, kernel, share = self.program, self.kernel, self.share
-        blocks = -(-program.rows // share.rows)
+        blocks = parts_of(program.rows, share.rows)
         with kernel.launch((blocks, 1, 1), share.threads * share.rows) as (block, _, _, thread):
             self.line = kernel.name_value("line", thread // share.threads)
             self.own = kernel.name_value("own", thread % share.threads)
             row = block * share.rows + self.line
-            is_rest = program.rows % share.rows != 0
+            is_rest = not is_multiple(program.rows, share.rows)
             self.row = kernel.name_value("row", minimum(row, program.rows - 1) if is_rest else row)
             self.is_own = row < program.rows if is_rest else None
             self.m = kernel.stack("m", float32, (max(1, len(self.single)),))
@@ -148,9 +154,15 @@ class _Writing:
                     with kernel.when(self.is_own):
                         write(self.outputs[i], (self.row, column), self._read(step, column, numbers))
 
-        whole, rest = divmod(program.columns, share.threads)
-        with kernel.loop(whole, "i") as i:
-            at(i * share.threads + self.own)
+        if isinstance(program.columns, Extent):
+            own = parts_of(program.columns - self.own, share.threads)
+            with kernel.loop(own, "i") as i:
+                at(i * share.threads + self.own)
+            rest = 0
+        else:
+            whole, rest = divmod(program.columns, share.threads)
+            with kernel.loop(whole, "i") as i:
+                at(i * share.threads + self.own)
         if rest:
             with kernel.when(self.own < rest):
                 at(whole * share.threads + self.own)

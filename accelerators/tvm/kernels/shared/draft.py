@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from accelerators.tvm.kernels.language import Kernel
+from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array
 
 
@@ -34,7 +35,7 @@ class Draft:
     """The functions that lay out weights as the kernel reads them, by the number of the input."""
     weights: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     """The shapes of weights that the kernel reads under another shape than the body's, by the number of the input."""
-    symbols: tuple[str, ...] = ()
-    """The sizes that the function is given between its inputs and its outputs, in order."""
+    symbols: tuple[str | Extent, ...] = ()
+    """The sizes that the function is given between its inputs and its outputs, in order: names of symbols, and extents."""
     kernel: Kernel | None = None
     """The kernel as it was written; None for one that is scheduled."""

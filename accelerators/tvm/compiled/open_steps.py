@@ -1,0 +1,117 @@
+"""A subgraph as a list of launches whose sizes follow from those of its inputs: the list for a size is made when it comes, and
+nothing is compiled for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from accelerators.tvm.code.launch_sizes import Formula, number_at
+from accelerators.tvm.code.launches import Number
+from accelerators.tvm.compiled.launch_list import Slot, Step, StepList, planned
+from accelerators.tvm.sizes.extent import Extent, Size, symbol, value_of
+
+
+@attrs.frozen(slots=True)
+class OpenSlot:
+    """A value that goes in or comes out."""
+
+    value: int
+    """Its number."""
+    shape: tuple[Size, ...]
+    dtype: str
+
+    def at(self, blocks: Mapping[int, int], sizes: Mapping[str, int]) -> Slot:
+        """Where it is in a call."""
+        return Slot(blocks[self.value], tuple([value_of(size, sizes) for size in self.shape]), self.dtype)
+
+
+@attrs.frozen(slots=True)
+class OpenStep:
+    """One launch."""
+
+    number: int
+    """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
+    kernel: str
+    arguments: tuple[int | Number, ...]
+    """Values by their numbers, or numbers that follow from sizes."""
+    groups: tuple[Formula, Formula, Formula]
+    local: tuple[int, int, int]
+    shared: int = 0
+    """The bytes of memory that a group shares, besides what the source states."""
+
+    def at(self, blocks: Mapping[int, int], sizes: Mapping[str, int]) -> Step:
+        """The launch in a call."""
+        arguments = tuple([
+            attrs.evolve(argument, value=number_at(argument.value, sizes)) if isinstance(argument, Number) else blocks[argument]
+            for argument in self.arguments
+        ])
+        x, y, z = (int(number_at(count, sizes)) for count in self.groups)
+        return Step(self.number, self.kernel, arguments, (x, y, z), self.local, self.shared)
+
+
+@attrs.frozen(slots=True, eq=False)
+class OpenSteps:
+    """A subgraph as launches one after the other, for any size."""
+
+    sources: tuple[str, ...]
+    """OpenCL C or CUDA of all kernels, each text a program of its own."""
+    sizes: tuple[Size, ...]
+    """The bytes of each value."""
+    calls: tuple[tuple[int, ...], ...]
+    """The values that each kernel reads and writes, in the order in which they run."""
+    inputs: tuple[OpenSlot, ...]
+    """What goes in, then the weights."""
+    outputs: tuple[OpenSlot, ...]
+    """The results."""
+    steps: tuple[OpenStep, ...]
+
+    blocks = ()
+    """The memory is planned for each size."""
+
+    @property
+    def source(self) -> str:
+        """All of it as one text."""
+        return "\n".join(self.sources)
+
+    @property
+    def is_open(self) -> bool:
+        """Does one of its sizes follow from others?"""
+        return any(isinstance(size, Extent) for size in self.sizes)
+
+    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """Each symbol's value in a call with inputs of these shapes."""
+        sizes: dict[str, int] = {}
+        for slot, shape in zip(self.inputs, shapes, strict=False):
+            for stated_size, size in zip(slot.shape, shape, strict=True):
+                if isinstance(stated_size, Extent) and len(stated_size.terms) == 1:
+                    ((monomial, count),) = stated_size.terms.items()
+                    if len(monomial) == 1:
+                        sizes.setdefault(monomial[0], size // count)
+        return sizes
+
+    def at(self, sizes: Mapping[str, int], elsewhere: Sequence[int] = ()) -> StepList:
+        """The launches for these values of the symbols. The inputs of the numbers `elsewhere` are arrays on the device in every
+        run, and need no memory of their own."""
+        needed = [max(1, value_of(size, sizes)) for size in self.sizes]
+        for number in elsewhere:
+            needed[self.inputs[number].value] = 1
+        blocks, pieces = planned(needed, self.calls, [slot.value for slot in (*self.inputs, *self.outputs)])
+        steps = [step.at(blocks, sizes) for step in self.steps]
+        slots = [tuple([slot.at(blocks, sizes) for slot in listed]) for listed in (self.inputs, self.outputs)]
+        return StepList(self.sources, tuple(pieces), slots[0], slots[1], tuple([s for s in steps if 0 not in s.groups]))
+
+
+def stated(expression: Any) -> Size:
+    """A size as a function of Relax states it, as the graph says it."""
+    kind = type(expression).__name__
+    if kind == "Var":
+        return symbol(str(expression.name))
+    if kind == "Cast":
+        return stated(expression.value)
+    if kind in ("Add", "Sub", "Mul"):
+        left, right = stated(expression.a), stated(expression.b)
+        return left + right if kind == "Add" else left - right if kind == "Sub" else left * right
+    return int(expression)
