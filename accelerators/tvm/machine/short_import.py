@@ -33,8 +33,11 @@ def short_import() -> Iterator[None]:
 
 
 def gpu_hooks(kind: str) -> None:
-    """Load what TVM has to know of GPUs of a kind, "cuda" or "opencl", before it makes code for them."""
-    importlib.import_module("tvm.backend").load(kind)
+    """Load what TVM has to know of GPUs of a kind, "cuda" or "opencl", before it makes code for them.
+
+    TVM calls them loaded when it begins to load them, so that a second thread waits here until they are."""
+    with _importing.lock:
+        importlib.import_module("tvm.backend").load(kind)
 
 
 @contextmanager

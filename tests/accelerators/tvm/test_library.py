@@ -34,6 +34,32 @@ def test_the_hooks_for_gpus(said: str | None, printed: str) -> None:
     assert (done.stdout.splitlines(), done.returncode) == ([f"{printed} True", "cuda True"], 0), done.stderr
 
 
+AT_ONCE = """
+import importlib, threading, time
+from accelerators.tvm.machine.library import tvm
+from accelerators.tvm.machine.short_import import gpu_hooks
+tvm()
+cuda, begun = importlib.import_module("tvm.backend.cuda"), threading.Event()
+register = cuda.register_backend
+def slowly():
+    begun.set()
+    time.sleep(0.3)
+    register()
+cuda.register_backend = slowly
+threading.Thread(target=gpu_hooks, args=("cuda",)).start()
+begun.wait()
+gpu_hooks("cuda")
+header = importlib.import_module("tvm_ffi").get_global_func("tirx.intrinsics.cuda.header_generator", allow_missing=True)
+print(header is not None)
+"""
+
+
+def test_a_second_thread_waits_until_the_hooks_are_there() -> None:
+    """Else it makes code without them, which TVM refuses."""
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_names_are_listed_anew_only_where_there_are_more() -> None:
     registry: Any = importlib.import_module("tvm_ffi.registry")
     listed = registry.list_global_func_names
