@@ -54,8 +54,8 @@ SIDES = {
 TOKENS = 2048
 """More tokens than this at once are not measured."""
 
-SECONDS = 1800.0
-"""The seconds that one process may take."""
+SECONDS = 180.0
+"""The seconds that a process may take for each size."""
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -89,7 +89,7 @@ def main() -> None:
     for name, threads in cases:
         progress.step(f"{name}, threads: {threads}")
         words = ["--alone", name, "--threads", str(threads), "--sizes", str(args.sizes), "--seconds", str(args.seconds)]
-        said = run_json(module_command("benchmarks.any_size", words), SECONDS)
+        said = run_json(module_command("benchmarks.any_size", words), SECONDS * args.sizes)
         print(f"| {name} | {threads} | {said} |" if isinstance(said, (CutOff, Failed)) else row(name, threads, said), flush=True)
 
 
