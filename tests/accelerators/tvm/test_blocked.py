@@ -48,6 +48,18 @@ def filtered(channels: int, size: int) -> pt.Graph:
     return pt.Graph([node], inputs=[x, weight])
 
 
+def pointwise(channels: int, outs: int, size: int) -> pt.Graph:
+    """A filter of one tap, and an addition behind it."""
+    window = Window((size, size), (size, size), (1, 1), (1, 1), (1, 1), (0, 0))
+    x = pt.variable("x", "float32", (1, channels // 16, size * size, 16))
+    other = pt.variable("other", "float32", (1, outs // 16, size * size, 16))
+    weight = pt.variable("w", "float32", (outs, channels, 1, 1))
+    geometry = {**window_attributes(window), "plain": 0, "channels": channels, "outs": outs, "group": 1}
+    node = Node("c", "Conv", (x[0], weight[0]), frozen_attrs(geometry), ("c",), other.output_types, DOMAIN)
+    total = Node("total", "Add", (node[0], other[0]), frozen_attrs({}), ("total",), other.output_types)
+    return pt.Graph([total], inputs=[x, weight, other])
+
+
 def kinds(y: pt.Node, x: pt.Node, shape: list[int]) -> list[str]:
     """The kernels between the first convolution and the plain result."""
     return schedules(check(pt.Graph([y], inputs=[x]), [normal(*shape)], LIMIT))[1:-1]
@@ -211,6 +223,14 @@ def test_each_tap_of_a_large_filter_fetches_as_many_weights_ahead() -> None:
     assert draft is not None
     column, fetched, line = next(lines for lines in triples(str(draft.kernel)) if "prefetch" in lines[2])
     assert column.strip() == "for kw < 3:" and fetched.strip() == "unrolled q < 5:" and "kh * 3 + kw" in line
+
+
+@pytest.mark.parametrize("size, fetched", [(28, {"x0", "x2"}), (7, set())])
+def test_a_tile_of_a_large_image_fetches_what_the_next_one_reads_and_what_is_added(size: int, fetched: set[str]) -> None:
+    draft = blocked_convolution(make_body(pointwise(128, 512, size)), Machine("cpu", "znver4", 1, 16, 32))
+    assert draft is not None
+    lines = [line.strip() for line in str(draft.kernel).splitlines() if "prefetch" in line]
+    assert {name for name in ("x0", "x2") if any(f"prefetch({name}[" in line for line in lines)} == fetched
 
 
 @pytest.mark.parametrize("size", [7, 14, 30])

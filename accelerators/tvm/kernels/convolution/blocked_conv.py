@@ -44,10 +44,14 @@ from accelerators.tvm.kernels.shared.tile import counted, kept, start
 from accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, Left, Right, TileUnit
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry
 
 LINE = 64
 """Bytes of a line of the cache."""
+
+WIDE = 16
+"""Numbers of a vector that is a line of the cache: where they are fewer, two pixels share one, and fewer products hide a line."""
 
 LEAST_SHARE = 0.4
 """The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
@@ -312,7 +316,7 @@ class _Writing:
 
             def steps() -> None:
                 if self.layer.unit is None:
-                    self._steps(task, panel, tile, reads, acc)
+                    self._steps(task, panel, tile, base, reads, acc)
                 else:
                     self._tile_steps(self.layer.unit, task, panel, reads, acc)
 
@@ -384,7 +388,7 @@ class _Writing:
             return all_taps(window)
         return seen_taps(self.kernel, window, task.top * window.out[1] + base, panel.pixels)
 
-    def _steps(self, task: _Task, panel: _Panel, tile: Value, reads: _Reads, acc: Registers) -> None:
+    def _steps(self, task: _Task, panel: _Panel, tile: Value, base: Value, reads: _Reads, acc: Registers) -> None:
         """The loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
@@ -397,6 +401,8 @@ class _Writing:
             is_by_tap = self._lines_ahead(blocks * window.count, width) > 0
             if not is_by_tap:
                 self._fetch_ahead(panel, tile, c, blocks, width)
+            self._fetch_pixels(task, panel, reads, block)
+            self._fetch_beside(task, panel, base, c, blocks)
             taps = self._taps(loops, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
             if is_by_tap:
@@ -467,6 +473,33 @@ class _Writing:
         with self.kernel.unroll(lines, "q") as q:
             line = (tile * steps + step) * lines + q
             self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
+
+    def _fetch_pixels(self, task: _Task, panel: _Panel, reads: _Reads, block: Value) -> None:
+        """The pixels that the next tile reads of a block of channels, into the cache."""
+        if not self._walks_pixels:
+            return
+        for address in reads.addresses:
+            self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
+
+    def _fetch_beside(self, task: _Task, panel: _Panel, base: Value, step: Value, steps: int) -> None:
+        """One step's share of what is read beside the tile's sums once they are there, as what is added to them."""
+        after, channels = self.writer.after, self.layer.channels
+        if not self._walks_pixels or channels.chunks > 1:
+            return
+        share = math.ceil(panel.pixels * panel.vectors / steps)
+        for position in [position for position, shape in after.operands.items() if shape == after.results]:
+            with self.kernel.unroll(share, "q") as q:
+                number = step * share + q
+                block, pixel = panel.number * self.layer.bands.vectors + number // panel.pixels, number % panel.pixels
+                at = task.n, block, task.top + base + pixel, 0
+                self.kernel.prefetch(self.writer.inputs[position][at])
+
+    @property
+    def _walks_pixels(self) -> bool:
+        """Does each tile read neighbouring pixels of the image itself, which is larger than the weights?"""
+        layer, window = self.layer, self.layer.window
+        is_larger = isinstance(window.pixels, Extent) or window.pixels > layer.channels.outs
+        return layer.lanes == WIDE and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
 
     def _lines_ahead(self, steps: int, width: int) -> int:
         """How many lines of the next panel's weights each of so many steps of a tile fetches: 0 where most would fetch more than
