@@ -4,7 +4,8 @@ A size that differs with every call would be compiled with every call. Therefore
 and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
 compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
 The stand-in also serves a size that does not compile, which is said in a warning. In a model that starts at once it serves every
-size until that is compiled, in the background."""
+size until that is compiled, in the background, one size at a time: those that are called meanwhile are not remembered, so that
+nothing piles up however many sizes come."""
 
 from __future__ import annotations
 
@@ -66,7 +67,10 @@ class SpecializedSubgraph(CompiledSubgraph):
         self._any_size = None if self.any_size is None else SideBySide(self.any_size.compiled)
         self._guard = Guard()
         self._kept: OrderedDict[Shapes, _Kept] = OrderedDict()
+        self._at_work = False
+        """Is a size being compiled in the background?"""
         self._rows = threading.local()
+        renewed_in_children(self)
 
     @property
     def sizes(self) -> tuple[Shapes, ...]:
@@ -164,19 +168,44 @@ class SpecializedSubgraph(CompiledSubgraph):
                 return None
             if len(times) >= KEPT and self._stand_in.serves(shapes, sum(times) / len(times)):
                 return None
+        if self._behind and (kept is None or not kept.is_ready) and self._stand_in.is_there():
+            self._begin(shapes)
+            return None
+        if kept is None:
             with self._guard.lock:
                 kept = self._kept.setdefault(shapes, _Kept(shapes))
-        if self._behind and not kept.is_ready and self._stand_in.is_there():
-            kept.begin(self.graph, self._compile)
-            return None
         return kept
 
+    def _begin(self, shapes: Shapes) -> None:
+        """Compile this size in the background, unless one is being compiled there."""
+        with self._guard.lock:
+            if self._at_work:
+                return
+            self._at_work = True
+            kept = self._kept.setdefault(shapes, _Kept(shapes))
+
+        def work() -> None:
+            with at_a_device(), contextlib.suppress(Exception):  # The error is kept, for the next call of this size.
+                kept.ready(self.graph, self._compile)
+            self._at_work = False
+            self._trim()
+
+        try:
+            threading.Thread(target=work, name="partita-size", daemon=True).start()
+        except RuntimeError:  # The interpreter ends, or there are as many threads as the system allows.
+            self._at_work = False
+
+    def renew(self) -> None:
+        """Start anew in a forked process, which has no thread that compiles."""
+        self._at_work = False
+
     def _trim(self) -> None:
-        """Once a size is compiled the one not used for longest goes."""
+        """Once a size is compiled the one not used for longest goes; none that is being compiled."""
         if len(self._kept) > KEPT:
             with self._guard.lock:
-                while len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
+                ready = [shapes for shapes, kept in self._kept.items() if kept.is_ready]
+                for shapes in ready[:-KEPT]:
+                    del self._kept[shapes]
 
 
 def _notes(any_size: AnySize | str | None) -> Sequence[str]:
@@ -198,29 +227,11 @@ class _Kept:
         self.compiled: CompiledSubgraph | None = None
         """The subgraph that was compiled for the size."""
         self._error: Exception | None = None
-        self._begun = False
-        renewed_in_children(self)
-
-    def renew(self) -> None:
-        """Start anew in a forked process, which has no thread that compiles."""
-        self._begun = False
 
     @property
     def is_ready(self) -> bool:
         """Is it compiled, or known not to compile?"""
         return self.compiled is not None or self._error is not None
-
-    def begin(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> None:
-        """Compile it in the background, unless that has begun."""
-        if self._begun:
-            return
-        self._begun = True
-
-        def work() -> None:
-            with at_a_device(), contextlib.suppress(Exception):  # The error is kept, for the next call of this size.
-                self.ready(graph, compile_static)
-
-        threading.Thread(target=work, name="partita-size", daemon=True).start()
 
     def ready(self, graph: Graph, compile_static: Callable[[Graph], CompiledSubgraph]) -> CompiledSubgraph:
         with self.guard.lock:
@@ -249,7 +260,7 @@ class _StandIn:
         self._make = make
         self._compiled: CompiledSubgraph | None = None
         self._asked = False
-        self._guard = Guard()
+        self._guard, self._one_at_a_time = Guard(), Guard()
         self._spent: OrderedDict[Shapes, float] = OrderedDict()
         self._only: OrderedDict[Shapes, None] = OrderedDict()
         """The sizes that do not compile."""
@@ -294,14 +305,15 @@ class _StandIn:
         assert self._compiled is not None
         start = time.perf_counter()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
-        results = run_laid_out(self._compiled, inputs, at_host)
+        with contextlib.nullcontext() if self._compiled.concurrent else self._one_at_a_time.lock:
+            results, rows = run_laid_out(self._compiled, inputs, at_host), self._compiled.profile_rows()
         seconds = time.perf_counter() - start
         with self._guard.lock:
             self.calls += 1
             self._spent[shapes] = self._spent.pop(shapes, 0.0) + seconds
             if len(self._spent) > COUNTED:
                 self._spent.popitem(last=False)
-        return results, self._compiled.profile_rows()
+        return results, rows
 
 
 def is_static(graph: Graph) -> bool:
