@@ -77,14 +77,14 @@ def compile(  # noqa: A001  the contract's name
 
 
 @at_a_device()
-def begin(graph: Graph, device: str | None, config: Mapping[str, Any]) -> Beginning:
-    """What a model begins with that is asked for by START alone."""
+def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str) -> Beginning:
+    """What a model begins with that is asked for by START alone, in a process that worked in the folder `home` then."""
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
     task = Task(_prepared(checked_graph(graph, "compile"), None, None, False), devices, settings)
     _check_wishes(task)
-    return Beginning(task, _compiled)
+    return Beginning(task, _compiled, home)
 
 
 def _check_wishes(task: Task) -> None:

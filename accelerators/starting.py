@@ -10,13 +10,15 @@ import attrs
 
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.task import Task
+from accelerators.cache.folder import lasting
 from accelerators.errors import AcceleratorUnavailable, NotSupported, UnknownDevice
 from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.settings import Config
+from accelerators.interface.settings import MEASURED, Config
 from accelerators.isolation.afar import Workshop, afar, is_afar
 from accelerators.placement.rules import Forbid
 from accelerators.process.behind import behind
 from accelerators.process.once import Once
+from accelerators.process.working import working_folder
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.starting_model import StartingModel, Work, ended
 from graph.graph import Graph
@@ -25,8 +27,8 @@ from graph.rewrite import Rewriter, rewrite
 ENGINES = ("onnxruntime", "openvino")
 """The engines that compile a model within a fraction of a second, the fastest first."""
 
-SHARED = ("NUM_THREADS", "PERF_COUNT")
-"""The keys whose values the devices that answer first take over."""
+THREADS = "NUM_THREADS"
+"""The key whose value the devices that answer first take over from the first device that has one."""
 
 Compile = Callable[[Task], CompiledModel]
 """Compiles what it is asked for, and returns when it is ready."""
@@ -35,13 +37,15 @@ Compile = Callable[[Task], CompiledModel]
 class Beginning:
     """What a model begins with: the devices that answer first, and the work behind them."""
 
-    def __init__(self, task: Task, compile: Compile) -> None:
+    def __init__(self, task: Task, compile: Compile, home: str) -> None:
+        """`home` is the folder that the process works in now, or did when the model was asked for."""
         self._task, self._compile = task, compile
         hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
         self._starters = _starters(task.settings.hetero.start_with)
         self._settings = Config(hetero, {starter.label: _values(starter, task) for starter in self._starters})
         self._workshops = _Workshops()
-        behind = attrs.evolve(task.settings, stand_ins=self._stand_ins)
+        by_device = {label: _lasting(values, home) for label, values in task.settings.by_device.items()}
+        behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=self._stand_ins)
         self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
         self.own = Once(self._compile_own)
         """The model on its own devices, compiled by whoever asks first; others wait for it."""
@@ -90,6 +94,11 @@ class Beginning:
         return model
 
 
+def _lasting(values: Mapping[str, Any], home: str) -> Mapping[str, Any]:
+    """A device's values, for the work behind, which may begin when the process works in another folder."""
+    return {key: lasting(value, home) if key == "CACHE_DIR" else value for key, value in values.items()}
+
+
 def _leaves_threads(device: Device) -> bool:
     """Whether the device may start threads here as it compiles. They would keep the low priority of what starts them."""
     return not (is_afar(device.accelerator) or device.accelerator.last_resort)
@@ -100,7 +109,7 @@ def started(task: Task, compile: Compile) -> CompiledModel:
     once, it is compiled as always."""
     if all(device.accelerator.travels_as_body for device in task.devices):
         return compile(task)
-    return Beginning(task, compile).starting() or compile(task)
+    return Beginning(task, compile, working_folder()).starting() or compile(task)
 
 
 class _Workshops:
@@ -139,14 +148,16 @@ def _starters(asked: str | None) -> tuple[Device, ...]:
 
 
 def _values(starter: Device, task: Task) -> Mapping[str, Any]:
-    """The configuration of a device that answers first: its own where the user asked for it too."""
+    """The configuration of a device that answers first: its own where the user asked for it too. If any device is to be
+    measured, so is this one."""
     by_device = task.settings.by_device
-    if starter.label in by_device:
-        return by_device[starter.label]
     given = [by_device[device.label] for device in task.devices]
+    is_measured = {MEASURED: any(values[MEASURED] for values in given)}
+    if starter.label in by_device:
+        return {**by_device[starter.label], **is_measured}
     keys = starter.accelerator.keys()
-    values = {key: values[key] for key in SHARED if key in keys for values in given if values.get(key) is not None}
-    return starter.accelerator.full_config(values)
+    threads = [values[THREADS] for values in given if values.get(THREADS) is not None] if THREADS in keys else []
+    return starter.accelerator.full_config({THREADS: threads[0], **is_measured} if threads else is_measured)
 
 
 def _rules_about(forbid: Forbid | None, labels: set[str]) -> Forbid | None:

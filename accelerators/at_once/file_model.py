@@ -88,6 +88,7 @@ class FileModel:
             if self._beginning is None:
                 try:
                     self._beginning = self._through_all_steps()
+                    weakref.finalize(self, self._beginning.give_up).atexit = False
                 except Exception as error:
                     self._error, self._session, self._left = error, None, ((), None)
                     raise
@@ -132,7 +133,8 @@ class FileModel:
         """The future of this model on its own devices; it holds the error if there is none."""
         if self._is_forked:
             return self._made().ready
-        self._may_begin.set()
+        if not self._may_begin.is_set():
+            self._may_begin.set()
         return self._ready
 
     def wait(self, timeout: float | None = None) -> FileModel:
@@ -162,7 +164,7 @@ class FileModel:
     def renew(self) -> None:
         """A forked process has none of the session's threads: there the model is made when it is next asked for anything. The
         session stays, since its end would wait for its threads."""
-        self._is_forked = True
+        self._is_forked, self._may_begin = True, threading.Event()
         if self._session is not None:
             _of_parents.append(self._session)
             self._session = None
@@ -210,11 +212,9 @@ def _make(reference: weakref.ref[FileModel], may_begin: threading.Event, ready: 
     start, final = time.perf_counter(), None
     try:
         beginning = _held(reference).begun()
-        gone = weakref.ref(_held(reference), lambda _: beginning.give_up())
         with suppress(Exception), at_a_device():
             final = beginning.own()
         theirs = _held(reference).owned(beginning, time.perf_counter() - start).ready
-        del gone
     except BaseException as error:  # noqa: BLE001  the model keeps it
         if final is not None:
             final.close()

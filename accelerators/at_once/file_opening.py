@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from accelerators.at_once.file_model import FileModel
 from accelerators.at_once.plain_files import is_plain
 from accelerators.at_once.whole_session import WholeSession, whole_session
+from accelerators.process.working import working_folder
 from graph.file_state import FileState, file_state, open_state
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ def _as_read(graph: Graph) -> Graph:
 
 
 def _beginner(device: Any, config: Any) -> Callable[[Any], Any]:
-    """The step that lets the model of a graph begin, as the configuration is now."""
-    asked = deepcopy(config)
-    return lambda graph: _begun(graph, device, asked)
+    """The step that lets the model of a graph begin, as the configuration and the process's folder are now."""
+    asked, home = deepcopy(config), working_folder()
+    return lambda graph: _begun(graph, device, asked, home)
 
 
-def _begun(graph: Any, device: Any, config: Any) -> Any:
+def _begun(graph: Any, device: Any, config: Any, home: str) -> Any:
     from accelerators.compiling import begin
 
-    return begin(graph, device, config)
+    return begin(graph, device, config, home)

@@ -39,6 +39,13 @@ def chosen_folder(setting: Any) -> Path | None:
         return None
 
 
+def lasting(setting: Any, home: str) -> Any:
+    """The same CACHE_DIR for whoever looks later, when the process may work elsewhere than in the folder `home`."""
+    if isinstance(setting, (str, os.PathLike)) and str(setting).upper() not in ON | OFF:
+        return os.path.join(home, os.path.expanduser(setting))
+    return setting
+
+
 def private_folder(folder: Path) -> Path:
     """The folder, made if it is not there; an error if others could put code into it."""
     try:

@@ -36,17 +36,23 @@ class Workshop(DeviceProcess):
 
     @contextmanager
     def child(self) -> Iterator[Child]:
-        """The process as it is now; CompileError once it has been given up."""
+        """The process as it is now; CompileError once it has been given up, also while it was being started or waited for."""
+        with super().child() as child:
+            if self._is_given_up:
+                self.end()
+            self._check_wanted()
+            yield child
+
+    def _check_wanted(self) -> None:
         if self._is_given_up:
             raise CompileError("nobody waits for it any more", where=f"device {self.origin.device!r}")
-        with super().child() as child:
-            yield child
 
     @property
     def seconds_to_start(self) -> float:
         return LIMIT
 
     def new_child(self) -> Child:
+        self._check_wanted()
         child = Child(self.origin, quiet=True, variables={"TVM_NUM_THREADS": str(default_threads())})
         with contextlib.suppress(OSError):  # Where priorities cannot be set it is as any other process.
             os.setpriority(os.PRIO_PGRP, child.number, lowered())

@@ -43,6 +43,8 @@ class StartingModel(CompiledModel):
             first._measuring_units,
         )
         self._work = work
+        self._has_ended = False
+        self._error: BaseException | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -75,7 +77,8 @@ class StartingModel(CompiledModel):
         if self._work_is_lost:
             self._work_is_lost = False
             self._begin()
-        self._may_begin.set()
+        if not self._may_begin.is_set():
+            self._may_begin.set()
         return self._ready
 
     _work_is_lost = False
@@ -88,10 +91,24 @@ class StartingModel(CompiledModel):
         self._may_begin.set()
 
     def renew(self) -> None:
-        """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`."""
+        """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`. Another
+        thread may have held the locks of the event and the future, which are therefore made anew, and not asked."""
         super().renew()
-        self._may_begin = threading.Event()
-        self._work_is_lost = not self._ready.done()
+        self._may_begin, self._ready = threading.Event(), Future()
+        self._work_is_lost = not self._has_ended
+        if self._has_ended:
+            self._settle(self._ready)
+
+    def end(self, ready: Future[CompiledModel], error: BaseException | None) -> None:
+        """Note that the work has ended, and tell whoever has its future."""
+        self._error, self._has_ended = error, True
+        self._settle(ready)
+
+    def _settle(self, ready: Future[CompiledModel]) -> None:
+        if self._error is None:
+            ready.set_result(self)
+        else:
+            ready.set_exception(self._error)
 
     def take_over(self, final: CompiledModel, seconds: float) -> None:
         """From the next call on, run as this model does."""
@@ -105,14 +122,15 @@ class StartingModel(CompiledModel):
             self._units, self._constants = final._units, final._constants
             self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
             self._executor, self._pipeline = final._executor, final._pipeline
-            self.origin = final.origin
+            self.origin, self.measured = final.origin, final.measured
         before.close()
         if measuring is not None:
             measuring.close()
 
     def stay(self, error: BaseException) -> None:
         """Go on with the devices that answer now, for good."""
-        note = f"its own devices are not ready, and {', '.join(self.properties.devices)} goes on: {error}"
+        cause = error if isinstance(error, PartitaError) else f"{type(error).__name__}: {error}"
+        note = f"its own devices are not ready, and {', '.join(self.properties.devices)} goes on: {cause}"
         if isinstance(self.report, CompileReport):
             self.report = attrs.evolve(self.report, notes=(*self.report.notes, note))
         warnings.warn(f"model {self.graph.name!r}: {note}", stacklevel=2)
@@ -151,14 +169,15 @@ def _work(
         if final is not None:
             final.close()
         return
-    if final is not None:
-        model.take_over(final, time.perf_counter() - start)
-        ready.set_result(model)
-    else:
-        assert error is not None
-        if isinstance(error, PartitaError):
+    try:
+        if final is not None:
+            model.take_over(final, time.perf_counter() - start)
+        else:
+            assert error is not None
             model.stay(error)
-        ready.set_exception(error)
+    except BaseException as raised:  # noqa: BLE001  where warnings are errors, for one; nobody who waits may wait for ever
+        error = error or raised
+    model.end(ready, error)
 
 
 def _is_over(model: StartingModel | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -188,6 +189,25 @@ def test_what_is_asked_before_the_change_is_told_of_the_engine(late, expected, m
     assert late.properties.devices == ("onnxruntime",) and right(late, expected, 1)
     go_on.set()
     assert late.wait(300).properties.devices == ("late",) and right(late, expected, 2)
+
+
+def test_a_model_that_nobody_has_after_its_change_has_no_work_left(path, expected, monkeypatch) -> None:
+    given_up = []
+    monkeypatch.setattr(Beginning, "give_up", lambda self: given_up.append(self))
+    with device("late"):
+        model = file_opening.opened(str(path), "late", {"HETERO": {"START": "now", "START_WITH": "onnxruntime"}}, 1)
+        assert right(model.wait(300), expected, 0)
+        del model
+        gc.collect()
+    assert len(given_up) == 1
+
+
+def test_a_fork_while_another_thread_holds_the_lock_of_a_file_s_model(late) -> None:
+    with late._may_begin._cond:
+        forked = threading.Thread(target=lambda: (late.renew(), late.close()), daemon=True)  # as a fork does it
+        forked.start()
+        forked.join(60)
+        assert not forked.is_alive()
 
 
 def test_a_session_ends_once_its_calls_have_ended() -> None:
