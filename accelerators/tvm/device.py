@@ -114,7 +114,7 @@ class TvmAccelerator(Accelerator):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             ready = sized(transformed)
             if self.machine(config).is_gpu:
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *enough_rows(ready.graph)))
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
             return SizedSubgraph(ready, compile_static(ready.graph))
         except PartitaError as error:
             return f"compiled for each size: {error.cause}"

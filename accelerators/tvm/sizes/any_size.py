@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ import numpy as np
 
 from accelerators.interface.accelerator import AnySize, CompiledSubgraph
 from accelerators.process.forking import Guard
-from accelerators.tvm.sizes.extent import Extent, value_of
+from accelerators.tvm.sizes.extent import Extent, Size, value_of
 from accelerators.tvm.sizes.sizing import Sized
 from graph.errors import PartitaError
 from graph.interpret import evaluate_node
@@ -72,7 +73,7 @@ class SizedSubgraph(AnySize):
         if sizes is None or 0 in sizes.values():
             return None
         sized = self._sized
-        if any(condition.at(sizes) < 0 for condition in sized.conditions):
+        if any(value_of(condition, sizes) < 0 for condition in sized.conditions):
             return None
         if any(count.at(sizes) >= MOST for count in sized.counts):
             return None
@@ -83,17 +84,13 @@ class SizedSubgraph(AnySize):
 
     def _symbols(self, shapes: Shapes) -> dict[str, int] | None:
         """Each symbol's value; None where the shapes contradict each other or the graph."""
-        sizes: dict[str, int] = {}
-        for stated, shape in zip(self._sized.inputs, shapes, strict=True):
-            if len(stated) != len(shape):
-                return None
-            for expected, size in zip(stated, shape, strict=True):
-                if isinstance(expected, Extent):
-                    ((monomial, grain),) = expected.terms.items()
-                    if size % grain or sizes.setdefault(monomial[0], size // grain) * grain != size:
-                        return None
-                elif expected != size:
-                    return None
+        inputs = self._sized.inputs
+        if [len(stated) for stated in inputs] != [len(shape) for shape in shapes]:
+            return None
+        pairs = list(zip(chain(*inputs), chain(*shapes), strict=True))
+        sizes = dict(own for pair in pairs if (own := _own(*pair)) is not None)
+        if any(value_of(expected, sizes) != size for expected, size in pairs):
+            return None
         for name, rounded in self._sized.rounded.items():
             sizes[name] = rounded.at(sizes)
         return sizes
@@ -110,3 +107,11 @@ class SizedSubgraph(AnySize):
             values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
         measures = [np.empty(sizes[name], np.uint8) for name in sized.measured]
         return (*[np.asarray(values[entry], order="C") for entry in sized.lent], *measures)
+
+
+def _own(stated: Size, size: int) -> tuple[str, int] | None:
+    """A symbol's value, where it is all that the stated size depends on; None elsewhere."""
+    if not isinstance(stated, Extent) or any(len(monomial) > 1 for monomial in stated.terms) or len(stated.symbols) != 1:
+        return None
+    (name,) = stated.symbols
+    return name, (size - stated.terms.get((), 0)) // stated.terms[name,]

@@ -6,6 +6,7 @@ would have to know its value now is an error: a kernel that cannot do without ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 
 from accelerators.errors import CompileError
 from graph.types import TensorType, Type
@@ -46,8 +47,9 @@ class Extent(str):
 
     @property
     def least(self) -> int | None:
-        """Its smallest value while no symbol is less than one; None where it falls as a symbol grows."""
-        grows = all(count > 0 for monomial, count in self.terms.items() if monomial)
+        """Its smallest value while no symbol is less than one; None where it may fall as a symbol grows."""
+        above = self.terms if all(count > 0 for monomial, count in self.terms.items() if monomial) else _above_one(self.terms)
+        grows = all(count > 0 for monomial, count in above.items() if monomial)
         return sum(self.terms.values()) if grows else None
 
     def at(self, sizes: Mapping[str, int]) -> int:
@@ -240,6 +242,15 @@ def _summed(terms: Iterable[tuple[Monomial, int]]) -> Terms:
     for monomial, count in terms:
         summed[monomial] = summed.get(monomial, 0) + count
     return {monomial: count for monomial, count in summed.items() if count}
+
+
+def _above_one(terms: Terms) -> Terms:
+    """The polynomial of how much each symbol is above one."""
+    parts = list[tuple[Monomial, int]]()
+    for monomial, count in terms.items():
+        for length in range(len(monomial) + 1):
+            parts += [(chosen, count) for chosen in combinations(monomial, length)]
+    return _summed(parts)
 
 
 def _place(monomial: Monomial) -> tuple[int, Monomial]:

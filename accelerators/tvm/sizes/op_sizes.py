@@ -31,21 +31,21 @@ def sizes_made(reading: Reading, node: Node) -> Sequence[Sizes]:
     return rule(reading, node)
 
 
-def broadcast(shapes: Sequence[Sizes]) -> Sizes:
-    """The shape that all of these are broadcast to; sizes that differ for all that is known are refused."""
+def broadcast(reading: Reading, shapes: Sequence[Sizes]) -> Sizes:
+    """The shape that all of these are broadcast to, where sizes other than one are equal; those that cannot be are refused."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     whole = []
     for sizes in zip(*aligned, strict=True):
-        others = {size for size in sizes if size != 1}
-        if len(others) > 1:
-            raise CompileError(f"sizes {' and '.join(sorted(map(str, others)))} are broadcast to one another")
-        whole.append(others.pop() if others else 1)
+        others = sorted({size for size in sizes if size != 1}, key=str)
+        if not all(reading.are_same(others[0], size) for size in others[1:]):
+            raise CompileError(f"sizes {' and '.join(map(str, others))} are broadcast to one another")
+        whole.append(others[0] if others else 1)
     return tuple(whole)
 
 
 def _number_by_number(reading: Reading, node: Node) -> Sequence[Sizes]:
-    return (broadcast([reading.sizes(entry) for entry in node.reads]),)
+    return (broadcast(reading, [reading.sizes(entry) for entry in node.reads]),)
 
 
 def _same(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -56,10 +56,9 @@ def _same(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 def _matmul(reading: Reading, node: Node) -> Sequence[Sizes]:
     left, right = (reading.sizes(entry) for entry in node.inputs[:2])
-    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+    if len(left) < 2 or len(right) < 2 or not reading.are_same(left[-1], right[-2]):
         raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
-    return ((*broadcast([left[:-2], right[:-2]] if len(left) + len(right) > 4 else [(1,)])[: max(len(left), len(right)) - 2],
-             left[-2], right[-1]),)
+    return ((*(broadcast(reading, [left[:-2], right[:-2]]) if len(left) + len(right) > 4 else ()), left[-2], right[-1]),)
 
 
 def _dynamically_quantized(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -70,7 +69,7 @@ def _gemm(reading: Reading, node: Node) -> Sequence[Sizes]:
     left, right = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
     left = left[::-1] if node.attrs.get("transA", 0) else left
     right = right[::-1] if node.attrs.get("transB", 0) else right
-    if left[1] != right[0]:
+    if not reading.are_same(left[1], right[0]):
         raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
     return ((left[0], right[1]),)
 
@@ -85,11 +84,22 @@ def _reshape(reading: Reading, node: Node) -> Sequence[Sizes]:
     copies = not node.attrs.get("allowzero", 0)
     wanted = [sizes[d] if size == 0 and copies else size for d, size in enumerate(target)]
     if -1 in wanted:
-        others = math.prod(size for size in wanted if size != -1)
-        wanted[wanted.index(-1)] = math.prod(sizes) // others
-    if math.prod(wanted) != math.prod(sizes):
+        wanted[wanted.index(-1)] = _rest(reading, sizes, wanted)
+    if not reading.are_same(math.prod(wanted), math.prod(sizes)):
         raise CompileError(f"{list(sizes)} is reshaped to {wanted}, which is not as many numbers at any size")
     return (tuple(wanted),)
+
+
+def _rest(reading: Reading, sizes: Sizes, wanted: Sequence[Size]) -> Size:
+    """The size that a Reshape leaves to be worked out. Where no division says it, the other sizes are taken to be those that the
+    tensor has in the same dimensions."""
+    try:
+        return math.prod(sizes) // math.prod(size for size in wanted if size != -1)
+    except CompileError:
+        for size, other in zip(sizes, wanted, strict=False):
+            if isinstance(size, Extent) and isinstance(other, Extent):
+                reading.are_same(size, other)
+        raise
 
 
 def _flatten(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -123,13 +133,14 @@ def _unsqueeze(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 
 def _expand(reading: Reading, node: Node) -> Sequence[Sizes]:
-    return (broadcast([reading.sizes(node.inputs[0]), tuple(reading.vector(node.inputs[1]))]),)
+    return (broadcast(reading, [reading.sizes(node.inputs[0]), tuple(reading.vector(node.inputs[1]))]),)
 
 
 def _concat(reading: Reading, node: Node) -> Sequence[Sizes]:
     shapes = [reading.sizes(entry) for entry in node.reads]
     axis = int(node.attrs.get("axis", 1)) % len(shapes[0])
-    if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
+    others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+    if not all(reading.are_alike(others[0], other) for other in others[1:]):
         raise CompileError(f"{' and '.join(str(list(shape)) for shape in shapes)} are not joined at any size")
     return ((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]),)
 
@@ -141,7 +152,7 @@ def _split(reading: Reading, node: Node) -> Sequence[Sizes]:
     parts = node.attrs.get("split") if given is None else reading.vector(given)
     if parts is None:
         parts = [sizes[axis] // count] * count
-    if sum(parts) != sizes[axis]:
+    if not reading.are_same(sum(parts), sizes[axis]):
         raise CompileError(f"a dimension of {sizes[axis]} is not split into {count} at any size")
     return [(*sizes[:axis], part, *sizes[axis + 1 :]) for part in parts]
 

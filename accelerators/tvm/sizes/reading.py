@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from accelerators.errors import CompileError
+from accelerators.tvm.sizes.equations import Equations
 from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol
 from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
+from accelerators.tvm.sizes.pasts import READERS
 from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
@@ -21,7 +23,11 @@ from graph.types import TensorType
 class Reading:
     """The sizes of all values met so far, and the elements of those that are sizes themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, equations: Equations, pasts: frozenset[str]) -> None:
+        self.equations = equations
+        """Which symbols others say."""
+        self.pasts = pasts
+        """The symbols that are one more than a size, which may be 0."""
         self.conditions: dict[Extent, None] = {}
         """What has to be no less than zero for all this to hold."""
         self.of_sizes: set[Node] = set()
@@ -46,6 +52,7 @@ class Reading:
             return
         inside(self, node)
         not_empty(self, node)
+        self._hold_some(node)
         for fit in fits(node, [None if entry is None else self._sizes.get(entry) for entry in node.inputs]):
             self._hold(fit)
         if self._is_settled(node):
@@ -64,9 +71,28 @@ class Reading:
         """Sizes of the op's inputs go together, which is assumed where it is not known."""
         if fit.relation == "one or equal" or fit.size == fit.other or None in (fit.size, fit.other):
             return
+        if fit.relation == "equal" and self.are_same(fit.size, fit.other):
+            return
         self.assume(fit.other - fit.size)
         if fit.relation == "equal":
             self.assume(fit.size - fit.other)
+
+    def _hold_some(self, node: Node) -> None:
+        """What the op reads has some numbers, which is assumed of a past, unless it reads none as well."""
+        if node.op in READERS and not node.domain:
+            return
+        for entry in node.reads:
+            count = self.count(entry)
+            if isinstance(count, Extent) and not self.pasts.isdisjoint(count.symbols):
+                self.assume(count - 1)
+
+    def are_same(self, a: Size, b: Size) -> bool:
+        """Are both sizes equal, or taken to be so from now on?"""
+        return a == b or self.equations.hold(a, b)
+
+    def are_alike(self, a: Sizes, b: Sizes) -> bool:
+        """Are the sizes equal, dimension by dimension?"""
+        return len(a) == len(b) and all(self.are_same(*pair) for pair in zip(a, b, strict=True))
 
     def _is_settled(self, node: Node) -> bool:
         """Does the node's result depend on nothing but sizes and constants?"""

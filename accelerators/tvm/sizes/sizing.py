@@ -13,13 +13,14 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.backward_slices import backward_parts, is_backward
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, symbol
+from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
 from accelerators.tvm.sizes.gathered_resizes import can_gather, resize_parts
-from accelerators.tvm.sizes.grains import Grains, coarser, grained, image_symbols, name_of
+from accelerators.tvm.sizes.grains import Grains, coarser
 from accelerators.tvm.sizes.in_parts import in_parts
 from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from accelerators.tvm.sizes.reading import Reading
 from accelerators.tvm.sizes.rounded import Rounded
+from accelerators.tvm.sizes.symbols import Symbols
 from accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
 from graph.build import constant, variable
 from graph.graph import Graph
@@ -56,12 +57,12 @@ class Sized:
     """The elements of vectors of sizes that the host's values begin with."""
     opsets: Mapping[str, int]
     """The versions of the ops."""
-    conditions: tuple[Extent, ...]
+    conditions: tuple[Size, ...]
     """What has to be no less than zero."""
     counts: tuple[Extent, ...]
     """How many numbers the values have."""
-    grained: tuple[str, ...]
-    """The symbols that count several pixels each."""
+    counting: tuple[str, ...]
+    """The symbols that count several pixels each, or one more than there are."""
     rounded: Mapping[str, Rounded]
     """The symbols whose values are computed from others', in order."""
 
@@ -69,7 +70,12 @@ class Sized:
     def measured(self) -> tuple[str, ...]:
         """The symbols that are no input's size. For every one of them the graph has a last input of so many bytes, which
         nothing reads: the compiled kernels take the symbol from its size."""
-        return (*self.grained, *self.rounded)
+        return (*self.counting, *self.rounded)
+
+    @property
+    def filled(self) -> tuple[Size, ...]:
+        """What has to be no less than zero where every input is to have some numbers."""
+        return tuple([size - 1 for sizes in self.inputs for size in sizes if known_least(size) < 1])
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -83,33 +89,44 @@ def sized(graph: Graph) -> Sized:
     than was assumed are worked out again, a few times at most."""
     grains: Grains = {}
     while True:
-        names: dict[object, Extent] = {}
+        symbols = Symbols(graph, grains)
         try:
-            return _sized(graph, grains, names)
+            return _sized(graph, symbols)
         except Indivisible as error:
-            images = image_symbols(graph)
-            ours = frozenset(extent.symbols[0] for name, extent in names.items() if name in images)
-            wanted = coarser(grains, error, ours)
+            wanted = coarser(grains, error, symbols.images)
             if wanted is None:
                 raise
             grains = wanted
 
 
-def _sized(graph: Graph, grains: Grains, names: dict[object, Extent]) -> Sized:
-    """The graph for sizes that are multiples of these grains; what each of the graph's symbols stands for is noted in `names`."""
-    inputs = _inputs(graph, names, grains)
-    reading = Reading()
-    for node in graph.nodes:
-        if node.is_variable:
-            reading.given(node, inputs[graph.inputs.index(node)])
-        else:
-            reading.read(node)
-            _hold_to_types(node, reading, names)
+def _sized(graph: Graph, symbols: Symbols) -> Sized:
+    """The graph for sizes that these symbols say."""
+    reading, inputs = _read(graph, symbols)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
-        names.clear()
-        return _sized(in_parts(graph, bodies), grains, names)
-    return _Rewriting(graph, reading).run(tuple(inputs), tuple(grains))
+        return _sized(in_parts(graph, bodies), symbols)
+    return _Rewriting(graph, reading).run(inputs, symbols.counting)
+
+
+def _read(graph: Graph, symbols: Symbols) -> tuple[Reading, list[tuple[Size, ...]]]:
+    """What is known of the graph, and the sizes of its inputs, once no more symbols are found that have to be equal."""
+    equations = symbols.equations
+    while True:
+        before, inputs = len(equations.meanings), symbols.inputs(graph)
+        reading = Reading(equations, symbols.pasts)
+        try:
+            for node in graph.nodes:
+                if node.is_variable:
+                    reading.given(node, inputs[graph.inputs.index(node)])
+                else:
+                    reading.read(node)
+                    _hold_to_types(node, reading, symbols)
+        except CompileError:
+            if len(equations.meanings) == before:
+                raise
+        else:
+            if len(equations.meanings) == before:
+                return reading, inputs
 
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
@@ -146,34 +163,17 @@ def is_for_any_size(graph: Graph) -> bool:
     return any(has_extents(known) for node in graph.nodes for known in node.output_types)
 
 
-def _hold_to_types(node: Node, reading: Reading, names: Mapping[object, Extent]) -> None:
+def _hold_to_types(node: Node, reading: Reading, symbols: Symbols) -> None:
     """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at."""
     for entry in node.outputs:
         stated = entry.type.shape if isinstance(entry.type, TensorType) else None
         if not entry.name or stated is None:
             continue
         worked_out = reading.sizes(entry)
-        wanted = [names.get(size) if isinstance(size, str) else size for size in stated]
-        if len(stated) != len(worked_out) or any(a is not None and a != b for a, b in zip(wanted, worked_out, strict=True)):
+        pairs = [(a, b) for a, b in zip(map(symbols.stated, stated), worked_out, strict=False) if a is not None and a != b]
+        are_open = all(isinstance(a, Extent) and isinstance(b, Extent) and reading.are_same(a, b) for a, b in pairs)
+        if len(stated) != len(worked_out) or not are_open:
             raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(worked_out)}")
-
-
-def _inputs(graph: Graph, names: dict[object, Extent], grains: Grains) -> list[tuple[Size, ...]]:
-    """The sizes of the inputs; a symbol gets the same short name in every graph, a size without a name one of its own. The
-    names are noted."""
-    inputs = []
-    for node in graph.inputs:
-        known = node[0].type
-        if not isinstance(known, TensorType) or known.shape is None:
-            raise CompileError(f"input {node.name!r} has any number of dimensions")
-        sizes: list[Size] = []
-        for d, size in enumerate(known.shape):
-            if isinstance(size, int):
-                sizes.append(size)
-            else:
-                sizes.append(names.setdefault(name_of(size, node, d), grained(f"s{len(names)}", grains)))
-        inputs.append(tuple(sizes))
-    return inputs
 
 
 class _Rewriting:
@@ -186,7 +186,7 @@ class _Rewriting:
         """The input that stands for each value of the host."""
         self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
-    def run(self, inputs: tuple[tuple[Size, ...], ...], grained: tuple[str, ...]) -> Sized:
+    def run(self, inputs: Sequence[tuple[Size, ...]], counting: tuple[str, ...]) -> Sized:
         """The graph rewritten."""
         reading = self.reading
         for entry in self.graph.outputs:
@@ -196,7 +196,7 @@ class _Rewriting:
         for node in self.graph.nodes:
             self._visit(node, rewriter)
         given = [rewriter.value(node[0]).node for node in self.graph.inputs]
-        names = (*grained, *reading.rounded)
+        names = (*counting, *reading.rounded)
         measures = [variable(self._name(f"{name}_counted"), type=TensorType("uint8", (symbol(name),))) for name in names]
         whole = rewriter.finish(inputs=[*given, *self.lent.values(), *measures], nodes=())
         lent = tuple(self.lent)
@@ -205,7 +205,7 @@ class _Rewriting:
         counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
         extents = tuple([count for count in counts if isinstance(count, Extent)])
         conditions, rounded = tuple(reading.conditions), reading.rounded
-        return Sized(whole, inputs, needed, lent, known, self.graph.opsets, conditions, extents, grained, rounded)
+        return Sized(whole, tuple(inputs), needed, lent, known, self.graph.opsets, conditions, extents, counting, rounded)
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:

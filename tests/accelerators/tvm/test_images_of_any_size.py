@@ -148,7 +148,7 @@ def test_sizes_between_the_grains_are_compiled_alone() -> None:
     pooled = pt.op("MaxPool", net.first, kernel_shape=[2, 2], strides=[2, 2])
     graph = pt.Graph([pooled], [net.image])
     sizes = sized(pt.accelerator("cpu").transform(graph))
-    assert sizes.inputs == (("s0", 3, "4*s1", "4*s2"),) and sizes.grained == ("s1", "s2")
+    assert sizes.inputs == (("s0", 3, "4*s1", "4*s2"),) and sizes.counting == ("s1", "s2")
     model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
     for shape, alone in (((2, 3, 8, 12), 0), ((1, 3, 9, 12), 1), ((1, 3, 4, 4), 1)):
         image = numbers(*shape)

@@ -1,0 +1,121 @@
+"""Symbols that have to be equal: compiled once, and a call in which they are not is right all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partita as pt
+from accelerators.tvm.sizes.equations import Equations
+from accelerators.tvm.sizes.extent import Extent, Size, symbol
+from tests.accelerators.tvm.any_size import check, numbers, specialized
+
+S = [symbol(f"s{number}") for number in range(6)]
+HEADS, DEPTH = 2, 16
+
+
+def decoder() -> pt.Graph:
+    """One layer with a past, in which each past and the mask have symbols of their own, as torch's exporter writes them."""
+    x = pt.variable("x", "float32", ("batch", "new", HEADS * DEPTH))
+    mask = pt.variable("mask", "float32", ("seen_batch", "seen"))
+    pasts = [pt.variable(name, "float32", ("batch", HEADS, f"past_{name}", DEPTH)) for name in ("keys", "values")]
+    split = pt.op("Concat", pt.op("Shape", mask, end=1), pt.constant(np.array([-1, HEADS, DEPTH])), axis=0)
+    query, *new = [
+        pt.op("Transpose", pt.op("Reshape", pt.op("MatMul", x, pt.constant(numbers(32, 32) / 6)), split), perm=[0, 2, 1, 3])
+        for _ in range(3)
+    ]
+    keys, values = (pt.op("Concat", past, part, axis=2) for past, part in zip(pasts, new, strict=True))
+    scores = pt.op("MatMul", query, pt.op("Transpose", keys, perm=[0, 1, 3, 2]))
+    masked = pt.op("Add", scores, pt.op("Unsqueeze", mask, pt.constant(np.array([1, 2]))))
+    mixed = pt.op("MatMul", pt.op("Softmax", masked, axis=-1), values)
+    return pt.Graph([mixed, keys, values], [x, mask, *pasts])
+
+
+def call(batch: int, new: int, past: int) -> dict[str, Any]:
+    """Inputs of these sizes."""
+    return {
+        "x": numbers(batch, new, HEADS * DEPTH), "mask": numbers(batch, past + new),
+        "keys": numbers(batch, HEADS, past, DEPTH), "values": numbers(batch, HEADS, past, DEPTH),
+    }
+
+
+def test_a_decoder_without_a_session_is_compiled_once() -> None:
+    """A prompt has no past, and later steps have more and more of it."""
+    check(decoder(), [call(*sizes) for sizes in [(1, 7, 0), (1, 1, 7), (1, 1, 8), (2, 9, 0), (2, 1, 9), (1, 1, 1), (2, 3, 100)]])
+
+
+def test_sizes_that_are_not_equal_are_compiled_alone() -> None:
+    """One row for several is broadcast, which the kernels for any size do not do."""
+    x = pt.variable("x", "float32", ("N", 4))
+    row = pt.variable("row", "float32", ("M", 4))
+    summed = pt.Graph([pt.op("Add", x, row)], [x, row])
+    model, reference = pt.compile(summed, "cpu"), pt.compile(summed, "reference")
+    assert "compiled once for any size" in " ".join(model.report.notes)
+    for rows in ((3, 3), (3, 1), (1, 3), (1, 1)):
+        feed = {"x": numbers(rows[0], 4), "row": numbers(rows[1], 4)}
+        np.testing.assert_array_equal(model(feed)[0], reference(feed)[0])
+    assert len(specialized(model).sizes) == 2
+
+
+def test_sizes_that_do_not_go_together_are_an_error() -> None:
+    model, good = pt.compile(decoder(), "cpu"), call(1, 1, 5)
+    model(good)
+    for wrong in ({"values": numbers(1, HEADS, 4, DEPTH)}, {"mask": numbers(1, 5)}, {"mask": numbers(1, 7)}):
+        with pytest.raises(pt.PartitaError):
+            model({**good, **wrong})
+
+
+def test_a_past_that_another_op_reads_is_compiled_alone_where_it_is_empty() -> None:
+    """A sum of no numbers is none that kernels make."""
+    x, past = (pt.variable(name, "float32", ("batch", name, 8)) for name in ("new", "past"))
+    joined = pt.op("Concat", past, x, axis=1)
+    graph = pt.Graph([joined, pt.op("ReduceSum", past, pt.constant(np.array([1])))], [x, past])
+    model = check(graph, [{"new": numbers(2, 3, 8), "past": numbers(2, past, 8)} for past in (1, 4)])
+    empty = {"new": numbers(2, 3, 8), "past": numbers(2, 0, 8)}
+    with pytest.warns(UserWarning, match="runs otherwise"):
+        np.testing.assert_array_equal(model(empty)[1], np.zeros((2, 1, 8)))
+    assert specialized(model).stood_in == 1
+
+
+def test_a_size_that_has_to_be_a_number() -> None:
+    x = pt.variable("x", "float32", ("N", "D"))
+    model = check(pt.Graph([pt.op("MatMul", x, pt.constant(numbers(24, 32)))]), [{"x": numbers(n, 24)} for n in (1, 5)])
+    with pytest.raises(pt.PartitaError):
+        model(numbers(5, 23))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name", "meaning"),
+    [
+        (S[1], S[0], "s1", S[0]),
+        (S[3], S[1] + S[2], "s3", S[1] + S[2]),
+        (S[1] + S[3], S[1] + S[2] - 1, "s2", S[3] + 1),  # s3 would be nothing where s2 is one
+        (S[4] * S[5], S[0] * S[5], "s4", S[0]),
+        (S[0] * 8, 24, "s0", 3),
+        (S[0] * 2, 3, None, None),
+        (S[0] * S[1], S[2] * S[3], None, None),
+        (S[0] + 1, 1, None, None),
+    ],
+)
+def test_what_an_equation_says(a: Size, b: Size, name: str | None, meaning: Size | None) -> None:
+    equations = Equations()
+    assert equations.hold(a, b) is (name is not None)
+    assert equations.meanings == ({} if name is None else {name: meaning})
+    assert name is None or equations.settled(a) == equations.settled(b)
+
+
+def test_equations_are_settled_in_one_another() -> None:
+    equations = Equations()
+    assert equations.hold(S[4], S[3] + 1)
+    assert equations.hold(S[3], S[0] * S[1])
+    assert equations.settled(S[4] * 2) == 2 * S[0] * S[1] + 2
+    assert not equations.hold(S[4], S[3])
+
+
+def test_the_least_of_sizes_that_are_one_less() -> None:
+    rows = S[0] * S[1] - S[0]
+    falls = S[0] - S[1]
+    assert isinstance(rows, Extent) and isinstance(falls, Extent)
+    assert rows.least == 0 and falls.least is None
