@@ -146,6 +146,15 @@ def test_channels_side_by_side(lanes: int) -> None:
     assert "concat" in kinds(pt.op("Relu", both), x, shape)
 
 
+def test_values_side_by_side_are_copied_in_one_loop(lanes: int) -> None:
+    x, y, shape = image(32)
+    several = [y, pt.op("MaxPool", y, kernel_shape=[3, 3], pads=[1] * 4), convolved(y, 32, 48), y]
+    joined = pt.op("Relu", pt.op("Concat", *several, axis=1))
+    model = check(pt.Graph([joined], inputs=[x]), [normal(*shape)], LIMIT)
+    (text,) = [kernel.text for kernel in model.kernels() if kernel.schedule == "concat"]
+    assert text.count("y0[") == 1
+
+
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 def test_groups_that_share_blocks(groups: int, lanes: int) -> None:
     x, y, shape = image(42)

@@ -13,6 +13,7 @@ from accelerators.tvm.kernels.language.expressions import all_of, if_inside, max
 from accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,
+    address,
     ceil,
     dot_bfloat16,
     exactly,
@@ -65,7 +66,7 @@ from accelerators.tvm.kernels.language.values import Operand, Value, constant
 
 __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "TooMuchCode", "Type", "Value",
-    "all_of",
+    "address", "all_of",
     "bfloat16", "boolean", "ceil", "constant", "dot_bfloat16", "element_named", "emit", "exactly", "exp", "float16",
     "given_sizes",
     "float32", "float64", "float_remainder", "floor", "if_inside", "index", "int16", "int32", "int64", "int8", "lane_max",

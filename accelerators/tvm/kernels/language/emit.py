@@ -14,7 +14,16 @@ from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.types import Type, bfloat16, float32, index, type_of, uint16, uint32
+from accelerators.tvm.kernels.language.types import (
+    Element,
+    Type,
+    bfloat16,
+    float32,
+    index,
+    type_of,
+    uint16,
+    uint32,
+)
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.sizes.extent import Extent, Size
 
@@ -266,6 +275,17 @@ class _Emitter:
             self.block(statement.body)
         self.times = outside
 
+    def see(self, statement: statements.See) -> None:
+        """TVM takes it that what it knows nothing of begins where a vector may, unless it is told."""
+        buffer, kind = statement.buffer, tvm_pointer(statement.buffer.element)
+        pointer = self.tirx.Var(f"{buffer.name}_pointer", kind)
+        self.script.Bind(self.tirx.call_extern(kind, "partita_pointer", self.value(statement.address)), var=pointer)
+        seen = self.tirx.decl_buffer(self._inside(buffer), buffer.element.name, buffer.name, data=pointer)
+        self.script.add_to_parent(self.tirx.DeclBuffer(seen, data=pointer))
+        self.known[buffer] = seen
+        with self.script.attr(pointer, "storage_alignment", buffer.element.bits // 8):
+            self.block(statement.body)
+
     def when(self, statement: statements.When) -> None:
         condition = self.value(statement.condition)
         if isinstance(condition, bool):
@@ -407,6 +427,12 @@ def tvm_type(type: Type) -> str:
     return type.element.name if type.lanes == 1 else f"{type.element.name}x{type.lanes}"
 
 
+def tvm_pointer(element: Element) -> Any:
+    """The type of the address of such numbers."""
+    types = importlib.import_module("tvm.ir")
+    return types.PointerType(types.PrimType(element.name), "global")
+
+
 def _variables(value: values.Value) -> list[values.Variable]:
     return [part_ for part_ in expressions.walk([value]) if isinstance(part_, values.Variable)]
 
@@ -418,6 +444,7 @@ _STATEMENTS: Mapping[type[statements.Statement], Callable[[Any, Any], None]] = {
     statements.Do: _Emitter.do,
     statements.Require: _Emitter.require,
     statements.Loop: _Emitter.loop,
+    statements.See: _Emitter.see,
     statements.When: _Emitter.when,
 }
 

@@ -11,7 +11,7 @@ import attrs
 
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.expressions import Call, Load
-from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, type_of, uint8
+from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, int64, type_of, uint8
 from accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
@@ -225,6 +225,24 @@ define <16 x float> @partita_dot_bfloat16(<16 x float> %sums, <16 x i32> %left, 
 )
 """Both products of each pair, added to the sums: vdpbf16ps of AVX512-BF16. Called by a function of ours, since TVM makes float32
 of arguments that are bfloat16."""
+
+
+ADDRESSES_CODE = """
+define i64 @partita_address(ptr %pointer) alwaysinline {
+  %address = ptrtoint ptr %pointer to i64
+  ret i64 %address
+}
+define ptr @partita_pointer(i64 %address) alwaysinline {
+  %pointer = inttoptr i64 %address to ptr
+  ret ptr %pointer
+}
+"""
+"""Addresses as numbers, and back: TVM takes no choice of pointers."""
+address = Intrinsic(
+    "address", lambda types: type_of(int64) if len(types) == 1 else None, "the number whose address is wanted",
+    lambda script, dtype, given: script.call_extern(dtype, "partita_address", script.address_of(given[0])), ADDRESSES_CODE,
+)
+"""Where a number of a buffer stands in memory."""
 
 
 def prefetch_of(number: Value) -> Call:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language.buffers import Buffer, Registers
 from accelerators.tvm.kernels.language.expressions import Call, Load, Named, walk
-from accelerators.tvm.kernels.language.intrinsics import barrier, prefetch_of
+from accelerators.tvm.kernels.language.intrinsics import ADDRESSES_CODE, barrier, prefetch_of
 from accelerators.tvm.kernels.language.statements import (
     Allocate,
     Bind,
@@ -16,6 +16,7 @@ from accelerators.tvm.kernels.language.statements import (
     Loop,
     LoopKind,
     Require,
+    See,
     Statement,
     Store,
     When,
@@ -179,6 +180,18 @@ class Kernel:
         self._blocks[-1].append(When(parallel, [shared], [Loop(shared.variable, shared.count, "serial", shared.body)]))
 
     @contextmanager
+    def seen_at(self, name: str, address: Value, element: Element, shape: tuple[int | Value, ...]) -> Iterator[Buffer]:
+        """A block that reads a buffer which begins at this address: one of several, chosen while the kernel runs. The kernel
+        writes to none of them."""
+        buffer = Buffer(name, element, shape, "input", self._add)
+        self._check(address)
+        self._check_sizes(buffer)
+        self.codes[ADDRESSES_CODE] = None
+        with self._block(buffer) as body:
+            yield buffer
+        self._blocks[-1].append(See(buffer, address, body))
+
+    @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         """A block where the condition holds."""
         self._check(condition)
@@ -200,7 +213,7 @@ class Kernel:
         before.no.extend(body)
 
     @contextmanager
-    def _block(self, *known: Variable) -> Iterator[list[Statement]]:
+    def _block(self, *known: Variable | Buffer) -> Iterator[list[Statement]]:
         """A block inside the current one; what is made in it is forgotten after it."""
         outside = len(self._known)
         self._known.update(dict.fromkeys(known))

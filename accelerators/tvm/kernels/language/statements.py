@@ -70,6 +70,15 @@ class Loop(Statement):
 
 
 @attrs.frozen(slots=True, eq=False)
+class See(Statement):
+    """A block that reads a buffer which begins at an address: one of several, chosen while the kernel runs."""
+
+    buffer: Buffer
+    address: Value
+    body: list[Statement]
+
+
+@attrs.frozen(slots=True, eq=False)
 class When(Statement):
     """A block where a condition holds, and another where it does not."""
 

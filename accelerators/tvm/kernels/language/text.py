@@ -67,6 +67,9 @@ def _block(body: Sequence[statements.Statement], depth: int) -> Iterator[str]:
             kind = _LOOPS.get(statement.kind, statement.kind)
             yield f"{before}{kind} {statement.variable.name} < {value_text(statement.count)}:"
             yield from _block(statement.body, depth + 1)
+        elif isinstance(statement, statements.See):
+            yield f"{before}{_declared(statement.buffer)} at {value_text(statement.address)}:"
+            yield from _block(statement.body, depth + 1)
         elif isinstance(statement, statements.When):
             yield f"{before}if {value_text(statement.condition)}:"
             yield from _block(statement.yes, depth + 1)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
+from accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    address,
+    if_inside,
+    int32,
+    int64,
+    minimum,
+)
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.numbers import read, write
@@ -88,29 +98,43 @@ def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def concat(body: Body, machine: Machine) -> Draft | None:
-    """Blocks of several values, one after another, and what follows number by number."""
+    """Blocks of several values, one after another, and what follows number by number: one loop, however many there are."""
     root = next(node for node in body.ops if node.domain == DOMAIN)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
     result = real_shape(root[0])
     if after is None or result is None:
         return None
-    _, _, pixels, lanes = result
+    batch, blocks, pixels, lanes = result
     problem = Problem.of(body)
     kernel, inputs, outputs = problem.kernel("concat", after.operands, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
+    sources = [inputs[problem.positions[entry]] for entry in root.reads]
+    addresses, counts = _origins(kernel, sources, blocks)
+    seen = (batch * blocks, pixels, lanes)
 
     def work(n: Value, block: Value) -> None:
-        start = 0
-        for entry in root.reads:
-            own = (real_shape(entry) or ())[1]
-            source = inputs[problem.positions[entry]]
-            inside = (block >= start) & (block < start + own)
-            with kernel.when(inside), kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
-                writer.store(read(source, (n, block - start, p, lane)), (n, block, p, lane))
-            start += own
+        with (
+            kernel.seen_at("source", addresses[block], sources[0].element, seen) as source,
+            kernel.loop(pixels, "p") as p,
+            kernel.lanes(lanes) as lane,
+        ):
+            writer.store(read(source, (n * counts[block].as_index(), p, lane)), (n, block, p, lane))
 
     over_blocks(kernel, result, machine, work)
     return problem.draft(kernel, "concat")
+
+
+def _origins(kernel: Kernel, sources: Sequence[Buffer], blocks: int) -> tuple[Buffer, Buffer]:
+    """For each block of the result: where the first image's stands, and how many blocks the value has that it comes from."""
+    addresses, counts = kernel.stack("addresses", int64, (blocks,)), kernel.stack("counts", int32, (blocks,))
+    start = 0
+    for source in sources:
+        own = source.sizes[1]
+        with kernel.loop(own, "own") as block:
+            addresses[start + block] = address(source[0, block, 0, 0])
+            counts[start + block] = own
+        start += own
+    return addresses, counts
 
 
 def shuffle(body: Body, machine: Machine) -> Draft | None:

@@ -12,6 +12,7 @@ from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language import (
     Kernel,
     Value,
+    address,
     bfloat16,
     constant,
     emit,
@@ -21,6 +22,7 @@ from accelerators.tvm.kernels.language import (
     if_inside,
     int8,
     int32,
+    int64,
     lane_sum,
     maximum,
     minimum,
@@ -121,6 +123,26 @@ def test_memory_and_guarded_reads() -> None:
     result = np.zeros(12, "float32")
     run(kernel, np.arange(10, dtype="float32"), result)
     np.testing.assert_allclose(result, [1, *np.sqrt(np.arange(10)), 1], rtol=1e-6)
+
+
+def test_which_buffer_is_read_is_chosen_while_running() -> None:
+    kernel = Kernel("either")
+    sources = [kernel.input(name, float32, (4, 8)) for name in ("a", "b")]
+    y = kernel.output("y", float32, (8, 8))
+    addresses = kernel.stack("addresses", int64, (2,))
+    for i, source in enumerate(sources):
+        addresses[i] = address(source[0, 0])
+    with (
+        kernel.tasks(8, "row", parallel=True) as row,
+        kernel.seen_at("seen", addresses[row % 2], float32, (4, 8)) as seen,
+        kernel.lanes(8) as lane,
+    ):
+        y[row, lane] = seen[row // 2, lane]
+    assert "    seen: f32[4, 8] at addresses[row % 2]:" in str(kernel).splitlines()
+    a, b = (np.arange(32, dtype=np.float32).reshape(4, 8) + start for start in (0, 100))
+    result = np.empty((8, 8), np.float32)
+    run(kernel, a, b, result)
+    assert np.array_equal(result, np.stack([a, b], 1).reshape(8, 8))
 
 
 @pytest.mark.parametrize("element", [float16, bfloat16], ids=str)
