@@ -64,7 +64,7 @@ def tune(model: CompiledModel, budget_s: float = 60.0, *, progress: bool = True)
             print(f"tune{line_of(kernel)[1:]}, {left:.0f} s left", file=sys.stderr, flush=True)
 
     interrupted = False
-    tasks = list(_tasks(model.units))
+    tasks = list(_tasks(model.wait().units))
     try:
         for i, (unit, body) in enumerate(tasks):
             now = time.monotonic()

@@ -52,7 +52,7 @@ class Target:
     def compiled(self, graph: Graph, first: str | None = None) -> CompiledModel:
         """The graph, compiled; with `first`, each op on that device where it runs it."""
         others = [label for label in self.labels if label != first]
-        return compile_model(graph, self.device if first is None else [first, *others], self.config)
+        return compile_model(graph, self.device if first is None else [first, *others], self.config).wait()
 
     def opened(self, graph: Graph, win: str, pin: Pin | None, forbid: Forbid | None) -> Open | None:
         """The devices that are open for each op; None where they are not chosen.

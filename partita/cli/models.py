@@ -145,10 +145,10 @@ def load_model(
 def compiled(
     graph: pt.Graph, arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> pt.CompiledModel:
-    """The model for the devices asked for."""
+    """The model on the devices asked for, though others may answer first (START)."""
     screen.say(f"compiling for {arguments.devices or DEFAULT}")
     strict = getattr(arguments, "strict", False)
-    return pt.compile(graph, arguments.devices, config, strict=strict, **placing_of(arguments))
+    return pt.compile(graph, arguments.devices, config, strict=strict, **placing_of(arguments)).wait()
 
 
 def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _of_model(
     config: Mapping[str, Any] | None,
     seed: int,
 ) -> Capsule:
-    model = source if isinstance(source, CompiledModel) else compile(source, devices, config)
+    model = (source if isinstance(source, CompiledModel) else compile(source, devices, config)).wait()
     number = _number(model.units, subgraph)
     unit = model.units[number]
     walk = TrustedWalk(model.graph, [one.body for one in model.units], call_arrays(model.graph, inputs, seed), trusted)

@@ -107,7 +107,7 @@ class _Task:
         self.tolerance = tolerance
         self.against = _named(against)
         self.given = model
-        self.model = model if isinstance(model, CompiledModel) else self._compiled(model)
+        self.model = model.wait() if isinstance(model, CompiledModel) else self._compiled(model)
         if isinstance(self.model, MultiModel):
             labels = ", ".join(self.model.models)
             raise AcceleratorError(
@@ -123,7 +123,7 @@ class _Task:
     def _compiled(self, graph: Graph) -> CompiledModel | None:
         """The model; None where a device cannot compile what it took, which is then what is wrong."""
         try:
-            model = compile(graph, self.devices, self.config)
+            model = compile(graph, self.devices, self.config).wait()
         except CompileError:
             return None
         return None if getattr(model.report, "moves", ()) else model

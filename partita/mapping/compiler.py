@@ -15,7 +15,7 @@ def main() -> None:
     """Compile the model once."""
     question = json.loads(sys.stdin.read())
     try:
-        pt.compile(pt.load(sys.argv[1]), question["device"], question["config"])
+        pt.compile(pt.load(sys.argv[1]), question["device"], question["config"]).wait()
     except pt.PartitaError as error:
         # The caller compiles it too, and raises this error where it belongs.
         logger("map").info("%s", error)

@@ -45,9 +45,10 @@ def contender(name: str | None, subject: Graph | Rival, config: Mapping[str, Any
     """A graph compiled for the devices, a compiled model, or a function, ready to be measured."""
     if isinstance(subject, Graph):
         start = time.perf_counter()
-        model = compile(subject, name, config)
+        model = compile(subject, name, config).wait()  # of one that starts (START) the devices asked for are measured
         return Contender(name or DEFAULT, model, model, time.perf_counter() - start)
     if isinstance(subject, CompiledModel):
+        subject.ready.exception()  # one whose devices cannot compile it goes on with others
         return Contender(name or _devices_of(subject), subject, subject)
     assert not isinstance(subject, str)
     return Contender(str(name), subject, None)
