@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import attrs
 
@@ -24,7 +25,7 @@ from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.claims import SizeClaims
 from accelerators.running.executor import Executor, Observer, Runs, root
-from accelerators.running.inputs import InputChecker
+from accelerators.running.inputs import InputChecker, Stays
 from accelerators.running.outputs import Outputs
 from accelerators.running.pipeline import Pipeline
 from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
@@ -118,7 +119,7 @@ class CompiledModel:
         self.measured = measured
         """Is every call measured?"""
         self._measuring_units = measuring_units
-        self._checker = InputChecker(graph, self._stays)
+        self._checker = InputChecker(graph, _asked_weakly(WeakMethod(self._stays)))
         self._claims = SizeClaims(graph)
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
@@ -419,6 +420,16 @@ def _one_in_the_other(outer: Observer | None, inner: Observer | None) -> Observe
     if outer is None or inner is None:
         return outer or inner
     return lambda step, run: outer(step, lambda: inner(step, run))
+
+
+def _asked_weakly(method: WeakMethod[Stays]) -> Stays:
+    """The method of a model, for a part of it, which does not keep the model: a dropped one gives its memory back at once."""
+
+    def stays(number: int, array: DeviceArray) -> bool:
+        bound = method()
+        return bound is not None and bound(number, array)
+
+    return stays
 
 
 def _constant_ids(graph: Graph) -> frozenset[int]:

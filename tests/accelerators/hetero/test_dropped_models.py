@@ -1,0 +1,45 @@
+"""A model that nobody holds any more gives its memory back at once, and not when Python next looks for cycles."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import partita as pt
+
+pytest.importorskip("tvm")
+
+WEIGHTS = np.ones((8, 8), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def without_collector() -> Iterator[None]:
+    """Nothing but the last reference frees a thing."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def graph(rows: int | str) -> pt.Graph:
+    x = pt.variable("x", "float32", (rows, 8))
+    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(WEIGHTS)))], name="dropped")
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:cpu,reference", "opencl"])
+@pytest.mark.parametrize("rows", [3, "rows"])
+def test_a_dropped_model_is_freed_at_once(device: str, rows: int | str) -> None:
+    if device == "opencl" and device not in {each.name for each in pt.devices()}:
+        pytest.skip("no driver of OpenCL")
+    model = pt.compile(graph(rows), device)
+    for size in (3, 5) if rows == "rows" else (3,):
+        assert model(np.ones((size, 8), np.float32))[0].shape == (size, 8)
+    compiled = [weakref.ref(unit.compiled) for unit in model.units]
+    model_left = weakref.ref(model)
+    del model
+    assert model_left() is None
+    assert [left() for left in compiled] == [None] * len(compiled)
