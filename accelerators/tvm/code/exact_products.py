@@ -10,6 +10,9 @@ from accelerators.tvm.machine.library import function, part
 
 _NAME = "partita_exact_product"
 
+_GUARD = _NAME.upper()
+"""The macro that says that the function is there."""
+
 _HELPERS = {
     "cuda": f"static __device__ __forceinline__ float {_NAME}(float a, float b) {{ return __fmul_rn(a, b); }}\n",
     "opencl": f"float {_NAME}(float a, float b) {{\n#pragma OPENCL FP_CONTRACT OFF\n  return a * b;\n}}\n",
@@ -32,5 +35,8 @@ def with_exact_products(kernel: Any) -> Any:
 
 
 def with_helper(source: str, kind: str) -> str:
-    """The source, with the function behind such calls where there are any."""
-    return _HELPERS[kind] + source if f"{_NAME}(" in source else source
+    """The source, with the function behind such calls where there are any. The sources of several kernels may become one text, in
+    which the first of them defines it for all."""
+    if f"{_NAME}(" not in source:
+        return source
+    return f"#ifndef {_GUARD}\n#define {_GUARD}\n{_HELPERS[kind]}#endif\n{source}"

@@ -146,6 +146,17 @@ def test_a_residual_block_is_what_onnx_says(opencl: None) -> None:
     np.testing.assert_array_equal(result, pt.compile(block(), "reference")(given)[0])
 
 
+def test_several_kernels_that_round_products_are_one_program(opencl: None) -> None:
+    """Each is a source that begins with the function that rounds; OpenCL's driver gets them as one text."""
+    images = [pt.variable(name, "uint8", shape) for name, shape in (("x", (3, 5)), ("y", (7, 2)))]
+    sums = [pt.op("Add", pt.op("Tanh", dequantized(image, 0.02, 7)), dequantized(image, 0.03, 9)) for image in images]
+    graph = pt.Graph([quantized(total, 0.05, 3) for total in sums], name="sums")
+    given = [integers(i, shape, "uint8") for i, shape in enumerate([(3, 5), (7, 2)])]
+    results = pt.compile(graph, "opencl", config=NO_CACHE)(*given)
+    for result, wanted in zip(results, pt.compile(graph, "reference")(*given), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_whole_products(opencl: None, dtype: str) -> None:
     """MatMulInteger, QLinearMatMul and Gemm between integers, of bytes with a sign and without one."""
