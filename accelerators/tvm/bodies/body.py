@@ -16,7 +16,8 @@ from accelerators.tvm.bodies.quantized import BESIDE, NOTHING, ROUNDING, STORED
 from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from accelerators.tvm.extensions import edition
-from accelerators.tvm.sizes.extent import sizes_of
+from accelerators.tvm.sizes.extent import has_extents, sizes_of
+from accelerators.tvm.sizes.op_sizes import NUMBER_BY_NUMBER
 from graph.build import variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -90,8 +91,17 @@ def _read_inside(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op in LIFTED:
             kept.difference_update(entry.node for entry in node.reads if _is_lifted(node, entry.node.value))
+    if any(has_extents(known) for node in graph.nodes for known in node.output_types):
+        kept -= _spread_at_any_size(graph)
     in_memory = {entry.node for node in graph.nodes if node.domain in (DOMAIN, PACKED, RECURRENT) for entry in node.reads}
     return kept - in_memory - _read_by_integers(graph)
+
+
+def _spread_at_any_size(graph: Graph) -> set[Node]:
+    """The constants of several numbers that are spread over values whose sizes are not known: chains read them from memory."""
+    readers = [node for node in graph.nodes if node.op in NUMBER_BY_NUMBER and not node.domain and node.op not in SEEN]
+    read = {entry.node for node in readers for entry in node.reads}
+    return {node for node in read if node.value is not None and node.value.size != 1}
 
 
 def _read_by_integers(graph: Graph) -> set[Node]:

@@ -20,6 +20,7 @@ from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from accelerators.tvm.prepare.resizing import matrix
 from accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
 from accelerators.tvm.prepare.whole_products import WHOLE, whole_parts
+from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -288,6 +289,14 @@ _SORTED = {
 """For each element type, the other type in which it is sorted."""
 
 
+def _one_hot(parts: _Parts) -> Graph | None:
+    """A comparison with the numbers of the classes: TVM's own makes float64 of float32."""
+    indices = _type(parts.node.inputs[0])
+    if indices is None or indices.rank is None or not is_one_hot(parts.node, parts.version):
+        return None
+    return one_hot_parts(parts.node, indices.rank, parts.graph)
+
+
 def _hardmax(parts: _Parts) -> Graph | None:
     """Along another dimension than the last: moved there and back."""
     data_type, x = _type(parts.node.inputs[0]), parts.input(0)
@@ -360,5 +369,6 @@ _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
     "GridSample": _nearest, "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,
+    "OneHot": _one_hot,
     **dict.fromkeys(UNREDUCED, _unreduced),
 }

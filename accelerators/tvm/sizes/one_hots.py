@@ -1,4 +1,4 @@
-"""OneHot of indices of any size, as a comparison with the numbers of the classes."""
+"""OneHot as a comparison with the numbers of the classes, for indices of any size too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def one_hot_parts(node: Node, rank: int, graph: Graph) -> Graph:
     spread = computed("Unsqueeze", computed("Cast", indices, to=INT64), whole([axis]))
     classes = constant(np.arange(count, dtype=np.int64).reshape(-1, *[1] * (rank - axis)))
     counted = computed("Where", computed("Less", spread, whole(0)), computed("Add", spread, whole(count)), spread)
-    off, on = (computed("Gather", values, whole(i)) for i in (0, 1))
+    off, on = (
+        computed("Gather", values, whole(i)) if values.node.value is None else constant(values.node.value[i]) for i in (0, 1)
+    )
     hot = computed("Where", computed("Equal", counted, classes), on, off)
     return Graph([hot], [entry.node for entry in (indices, values) if entry.node.value is None], "one_hot", graph.opsets)
 

@@ -116,6 +116,31 @@ def test_a_transformer_is_compiled_once(graph: pt.Graph) -> None:
         agrees(model, reference, feed)
 
 
+def test_one_hot_and_constants_of_a_few_integers() -> None:
+    """Classes last and in between; a constant of some integers that is spread over a value is read from memory."""
+    ids, few = pt.variable("ids", "int64", ("N", "S")), np.array([3, -1, 7], np.int64)
+    hot = [
+        pt.op("OneHot", ids, pt.constant(np.array(5)), pt.constant(np.array([-1, 2], dtype)), axis=axis)
+        for dtype, axis in (("float32", -1), ("int64", 1))
+    ]
+    added = pt.op("Add", pt.op("Unsqueeze", ids, pt.constant(np.array([2]))), pt.constant(few))
+    graph = pt.Graph([*hot, added], [ids])
+    model, reference = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "reference")
+    for i, shape in enumerate([(1, 1), (3, 9), (7, 1), (2, 300)]):
+        agrees(model, reference, {"ids": np.random.default_rng(i).integers(-6, 7, shape)}, 0)
+
+
+def test_one_hot_where_each_size_is_compiled(recwarn: pytest.WarningsRecorder) -> None:
+    """Nothing of it runs elsewhere, of which a warning would tell."""
+    ids = pt.variable("ids", "int64", ("N",))
+    hot = pt.op("OneHot", ids, pt.constant(np.array(5)), pt.constant(np.array([0, 1], "float32")))
+    graph = pt.Graph([pt.op("TopK", hot, pt.constant(np.array([2])), n_outputs=2)[0], hot], [ids])
+    model, data = pt.compile(graph, "opencl", config=CONFIG), np.array([3, -1, 7, 0])
+    for ours, wanted in zip(model(data), pt.compile(graph, "reference")(data), strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+    assert not [warning for warning in recwarn if "runs otherwise" in str(warning.message)]
+
+
 def test_an_index_outside_is_an_error() -> None:
     ids = pt.variable("ids", "int64", ("N",))
     model = pt.compile(pt.Graph([pt.op("Gather", pt.constant(numbers(40, 8)), ids)]), "opencl", config=CONFIG)
