@@ -53,6 +53,9 @@ class UnitTurn:
         except Exception as error:
             self._end()
             raise self._unit.kept(self._unit.failure(error), self._inputs) from error
+        except BaseException:
+            self.give_up()
+            raise
 
     def _end(self) -> None:
         if not self._is_over:

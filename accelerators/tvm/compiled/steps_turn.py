@@ -59,4 +59,5 @@ class StepsTurn(Turn):
     def _end(self) -> None:
         release, self._release = self._release, None
         if release is not None:
+            self._compiled.run_is_over()
             release()

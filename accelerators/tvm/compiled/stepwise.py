@@ -69,6 +69,8 @@ class CompiledSteps(CompiledTvm):
         """The place for each size, that of the last run at the end; () where all sizes are known."""
         self._resident: list[Any] | None = None
         """The weights on the device, where the sessions of all sizes share them."""
+        self._keeps_memory = True
+        """Does the memory on the device stay for the next run?"""
 
     @property
     def step_list(self) -> StepList | OpenSteps:
@@ -178,8 +180,15 @@ class CompiledSteps(CompiledTvm):
         return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
 
     def let_go(self) -> None:
-        """The queue and the memory go."""
+        """The queue and the memory go; those of a run that comes later go with its end."""
         with self._lock:
+            self._keeps_memory = False
+            self._forget()
+
+    def run_is_over(self) -> None:
+        """Whoever has the lock has nothing more to run. A call that has begun before the model was closed may come to this
+        subgraph afterwards."""
+        if not self._keeps_memory:
             self._forget()
 
     def renew(self) -> None:
@@ -196,6 +205,7 @@ class CompiledSteps(CompiledTvm):
         """The same program with a queue and memory of its own."""
         again = type(self)(self._assembled, self.launches, self._origins, self.runs_on, perf_count)
         again.binaries, again._program, again._resident = self.binaries, self._program, self._resident
+        again._keeps_memory = self._keeps_memory
         return again
 
     def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:

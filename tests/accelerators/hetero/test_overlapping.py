@@ -17,6 +17,7 @@ import partita as pt
 from accelerators import CompiledSubgraph
 from accelerators.errors import RunError
 from accelerators.interface.turns import Turn
+from accelerators.process.ending import door
 from accelerators.running.asking_early import begun_early, ends_of
 from accelerators.running.executor import Executor
 from accelerators.running.steps import overlapping
@@ -222,6 +223,23 @@ def test_an_error_of_the_devices_says_where_and_the_next_call_is_right(monkeypat
                 model(X, Y)
             patch.undo()
             check(model)
+
+
+@pytest.mark.parametrize("method", ["begin", "finish"])
+def test_a_call_that_the_user_ends_leaves_no_turn_behind(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the device nor the end of the interpreter waits for it."""
+    with devices():
+        model = compiled(side_by_side(), ASIDE)
+
+        def end(self: LateTurn, *rest: Any) -> Any:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LateTurn, method, end)
+            with pytest.raises(KeyboardInterrupt):
+                model(X, Y)
+        assert threading.get_ident() not in door.inside
+        check(model)
 
 
 def two_turns() -> pt.Graph:

@@ -100,6 +100,17 @@ def test_a_closed_model_holds_no_memory_of_the_device_for_any_size() -> None:
     assert driver.held == before
 
 
+@pytest.mark.parametrize("rows", [4, "N"])
+def test_a_call_that_comes_to_a_subgraph_after_the_model_was_closed_leaves_no_memory(rows: int | str) -> None:
+    driver = opencl_driver.drivers()[0]
+    gc.collect()
+    before = driver.held
+    model = pt.compile(pt.Graph([pt.op("Add", pt.op("Softmax", x(rows, 8)), pt.constant(numbers(8)))]), "opencl")
+    model.close()
+    (result,) = model.units[0].run([numbers(4, 8)], None)
+    assert result.shape == (4, 8) and driver.held == before
+
+
 def test_results_are_copied_into_the_callers_arrays() -> None:
     model = pt.compile(net(), "opencl")
     (wanted,) = model(numbers(4, 8))
