@@ -163,6 +163,17 @@ def test_slices_with_steps_backward_at_any_size() -> None:
     np.testing.assert_array_equal(model(short)[2], short[:, ::-1])
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(8, "M"), (3, "M"), (5, 7), (1, "M")])
+def test_products_of_two_values_with_fewer_columns_than_a_vector(columns: int, rows: int | str) -> None:
+    """As attention has with heads of few numbers, in blocks that are narrower than the processor's vectors."""
+    x, y = pt.variable("x", "float32", ("B", 2, rows, "K")), pt.variable("y", "float32", ("B", 2, "K", columns))
+    feeds = []
+    for b, m, k in ((1, 1, 1), (2, 3, 5), (1, 17, 40), (3, 4, 16)):
+        height = rows if isinstance(rows, int) else m
+        feeds.append({"x": numbers(b, 2, height, k), "y": numbers(b, 2, k, columns)})
+    check(pt.Graph([pt.op("MatMul", x, y)], [x, y]), feeds)
+
+
 def test_one_hot_at_any_size() -> None:
     """Classes last and in between, counted from either end; some indices are of none."""
     ids = pt.variable("ids", "int64", ("N", "S"))

@@ -69,7 +69,8 @@ def product(body: Body, machine: Machine) -> Draft | None:
     if match is None:
         return None
     *batch, rows, columns = shape_of(match.root[0])
-    tile = best_tile(_example(rows), _example(columns), machine)
+    is_open = any(isinstance(size, Extent) for size in (*batch, rows, columns, shape_of(match.left.value)[-1]))
+    tile = best_tile(_example(rows), _example(columns), machine) or (_narrow(rows, columns) if is_open else None)
     if tile is None:
         return None
     heads = Heads.of(body, "product", tuple(batch))
@@ -83,6 +84,11 @@ def product(body: Body, machine: Machine) -> Draft | None:
 def _example(size: Size) -> int:
     """The size, or many where it is not known."""
     return MANY if isinstance(size, Extent) else size
+
+
+def _narrow(rows: Size, columns: int) -> PanelTile:
+    """A tile of one vector that is narrower than the processor's, for fewer columns than that has lanes."""
+    return PanelTile(min(LOW, _example(rows)), 1, 1 << (columns.bit_length() - 1))
 
 
 def _write_any(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:

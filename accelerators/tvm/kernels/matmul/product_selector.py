@@ -36,6 +36,6 @@ class ProductProperty(LabelProperty):
 
 
 def _is_wide(root: Node) -> bool:
-    """Has the product as many columns as any processor's vector? Where that is not known it has code for few too."""
-    width = (real_shape(root[0]) or (0,))[-1]
-    return isinstance(width, Extent) or width >= NARROWEST
+    """Has the product as many columns as any processor's vector? Where one of its sizes is not known it has code for few too."""
+    sizes = [size for entry in (root[0], *root.reads) for size in real_shape(entry) or ()]
+    return any(isinstance(size, Extent) for size in sizes) or (real_shape(root[0]) or (0,))[-1] >= NARROWEST
