@@ -101,6 +101,9 @@ class Child:
                 start_new_session=not quiet,  # Ctrl-C is for the parent, which ends its children itself.
                 process_group=0 if quiet else None,
             )
+        except BaseException:
+            self._close()
+            raise
         finally:
             theirs.close()
             os.close(alive)
@@ -183,13 +186,17 @@ class Child:
         """Close what leads to it. In a forked process that is all: the child is its parent's."""
         self._process.returncode = self._process.returncode or 0
         if self._life >= 0:
-            os.close(self._life)
-            self._life = -1
-            self._socket.close()
+            self._close()
             if self._ended is not None:
                 os.close(self._ended)
-            self.requests.close()
-            self.replies.close()
+
+    def _close(self) -> None:
+        """Close what both processes share."""
+        os.close(self._life)
+        self._life = -1
+        self._socket.close()
+        self.requests.close()
+        self.replies.close()
 
 
 class DeviceProcess:

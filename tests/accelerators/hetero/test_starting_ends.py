@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import CompileError
-from accelerators.isolation import afar
+from accelerators.isolation import afar, process
 from accelerators.isolation.process import Origin
 from accelerators.starting import Beginning
 from graph.text import parse
@@ -79,6 +79,15 @@ def test_a_workshop_that_was_given_up_is_not_started_again(workshop) -> None:
         thread.join()
     assert [error.cause for error in errors] == ["nobody waits for it any more"] * 4
     assert len(children) == 1 and not children[0].is_alive and workshop.current is None
+
+
+def test_a_process_that_cannot_be_started_leaves_no_open_file(monkeypatch) -> None:
+    monkeypatch.setattr(process, "COMMAND", ["/nowhere/python"])
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            process.Child(Origin("fake", "", "", ""), quiet=True)
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_fork_while_another_thread_holds_the_locks_of_a_model() -> None:
