@@ -63,11 +63,14 @@ def of_sizes(roles: Roles) -> dict[NodeEntry, bool]:
 
 
 def known_at(
-    roles: Roles, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry], batch: int, rows: int, past: int
+    roles: Roles, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry], batch: int, rows: int, past: int,
+    others: int | None = None,
 ) -> Known:
-    """The values that follow from these sizes, and the sizes of those that are looked at."""
+    """The values that follow from these sizes, and the sizes of those that are looked at. Symbols that count nothing of a
+    conversation, as the length of what an encoder read, are `others` where that is given."""
     entries = [entry for entry in follow if entry.node.is_op]
-    graph = _sized(roles, [*entries, *looked_at], batch, rows, past)
+    unknown = {} if others is None else dict.fromkeys(_symbols(roles.graph), others)
+    graph = _sized(roles, [*entries, *looked_at], batch, rows, past, unknown)
     count = len(roles.graph.outputs)
     values: dict[NodeEntry, Array] = {}
     for _ in range(ROUNDS):
@@ -90,9 +93,17 @@ def _numbers(kind: Type | None) -> tuple[int, ...] | None:
     return tuple([size for size in kind.shape or () if isinstance(size, int)])
 
 
-def _sized(roles: Roles, entries: list[NodeEntry], batch: int, rows: int, past: int) -> Graph:
+def _symbols(graph: Graph) -> set[str]:
+    """The symbols of the inputs."""
+    types = [node.output_types[0] for node in graph.inputs]
+    return {dim for kind in types if isinstance(kind, TensorType) for dim in kind.shape or () if isinstance(dim, str)}
+
+
+def _sized(
+    roles: Roles, entries: list[NodeEntry], batch: int, rows: int, past: int, unknown: Mapping[str, int]
+) -> Graph:
     """The graph with these sizes, with what is filled in, and with these values as further outputs."""
-    sizes, rewriter = roles.sizes(batch, rows, past), Rewriter(roles.graph)
+    sizes, rewriter = {**unknown, **roles.sizes(batch, rows, past)}, Rewriter(roles.graph)
     for node in roles.graph.nodes:
         if node in roles.filled:
             rewriter.replace(node[0], constant(roles.value(node, batch, rows, past), node.name)[0])

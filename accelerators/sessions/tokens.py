@@ -78,7 +78,7 @@ def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
         return None
     looked_at = [entry for node in roles.graph.nodes if not node.is_constant for entry in node.outputs if entry not in follow]
     batch = roles.fixed.get("batch", 2)
-    few, more = (known_at(roles, follow, looked_at, batch, rows, 1) for rows in (FEW, MORE))
+    few, more = (known_at(roles, follow, looked_at, batch, rows, 1, others=max(batch, 2)) for rows in (FEW, MORE))
     walk = _Walk(roles, follow, few, more)
     for region in regions:
         walk.inside.update(region.nodes)

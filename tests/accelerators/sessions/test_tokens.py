@@ -21,8 +21,8 @@ def at(*numbers: int) -> pt.Node:
     return pt.constant(np.array(numbers))
 
 
-def decoder(end: End) -> pt.Graph:
-    """One attention, and what `end` makes of what it says."""
+def decoder(end: End, *read: pt.Node) -> pt.Graph:
+    """One attention, and what `end` makes of what it says, and of further inputs."""
     random = np.random.default_rng(7)
 
     def weights(*shape: int) -> pt.Node:
@@ -36,7 +36,7 @@ def decoder(end: End) -> pt.Graph:
     seen = pt.op("Attention", query, key, value, None, *past, is_causal=1, n_outputs=3, opset=24)
     joined = pt.op("Reshape", pt.op("Transpose", seen[0], perm=[0, 2, 1, 3]), at(0, 0, -1))
     outputs = [end(pt.op("Add", x, joined)), seen[1], seen[2]]
-    return pt.Graph(outputs, [ids, *past], opsets={"": 24}, output_names=["y", "keys", "values"])
+    return pt.Graph(outputs, [ids, *past, *read], opsets={"": 24}, output_names=["y", "keys", "values"])
 
 
 def last_by_slice(x: pt.Node) -> pt.Node:
@@ -91,6 +91,17 @@ def test_tokens_that_stay_apart_are_known(end: End, axes: tuple[int | None]) -> 
 @pytest.mark.parametrize("end", TOGETHER)
 def test_an_op_that_joins_tokens_is_known(end: End) -> None:
     assert token_axes(roles(decoder(end))) is None
+
+
+def test_what_an_encoder_read_keeps_tokens_apart() -> None:
+    """Cross attention has the tokens as queries alone; how long the encoder's part is says nothing of the conversation."""
+    read = pt.variable("read", "float32", ("read_batch", "read", 16))
+
+    def cross(x: pt.Node) -> pt.Node:
+        weights = pt.op("Softmax", pt.op("MatMul", x, pt.op("Transpose", read, perm=[0, 2, 1])), axis=-1)
+        return pt.op("MatMul", weights, read)
+
+    assert token_axes(roles(decoder(cross, read))) == (1,)
 
 
 @pytest.mark.parametrize("style", ["ops", "op"])
