@@ -212,7 +212,7 @@ def _notes(any_size: AnySize | str | None) -> Sequence[str]:
     """What the report tells of how sizes are compiled."""
     if any_size is None:
         return ()
-    return (any_size,) if isinstance(any_size, str) else ("compiled once for any size", *any_size.compiled.notes)
+    return (any_size,) if isinstance(any_size, str) else ("compiled once for any size", *any_size.notes, *any_size.compiled.notes)
 
 
 class _Kept:

@@ -139,6 +139,8 @@ class AnySize(ABC):
 
     compiled: CompiledSubgraph
     """The kernels, which read host arrays."""
+    notes: Sequence[str] = ()
+    """What the compile report tells of the sizes that the kernels take."""
 
     @abstractmethod
     def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:

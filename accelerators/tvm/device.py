@@ -102,24 +102,26 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from accelerators.tvm.machine.tvm_errors import first_line
         from accelerators.tvm.prepare.implied import watch_implied
         from accelerators.tvm.sizes.any_size import SizedSubgraph
         from accelerators.tvm.sizes.enough_rows import enough_rows
-        from accelerators.tvm.sizes.sizing import sized
+        from accelerators.tvm.sizes.sizing import forms_for_any_size
 
+        reason = ""
         try:
             transformed = self.configured(config).transform(graph)
             if watch_implied(transformed)[1]:
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
-            ready = sized(transformed)
-            if self.machine(config).is_gpu:
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
-            return SizedSubgraph(ready, compile_static(ready.graph))
-        except PartitaError as error:
-            return f"compiled for each size: {error.cause}"
-        except (TypeError, ValueError, AssertionError, IndexError) as error:  # What asks an extent for its number.
-            return f"compiled for each size: {type(error).__name__}: {first_line(error)}"
+            for ready in forms_for_any_size(transformed):
+                if self.machine(config).is_gpu:
+                    ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
+                try:
+                    return SizedSubgraph(ready, compile_static(ready.graph))
+                except _NO_FORM as error:
+                    reason = _reason(error)
+        except _NO_FORM as error:
+            reason = reason or _reason(error)
+        return f"compiled for each size: {reason}"
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
@@ -289,6 +291,17 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
+
+
+_NO_FORM = (PartitaError, TypeError, ValueError, AssertionError, IndexError)
+"""What says that a graph has no form for any size: the latter where an extent is asked for its number."""
+
+
+def _reason(error: Exception) -> str:
+    """What the report says of it."""
+    from accelerators.tvm.machine.tvm_errors import first_line
+
+    return str(error.cause) if isinstance(error, PartitaError) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Graph, tuple[str, ...]]:

@@ -49,6 +49,7 @@ class SizedSubgraph(AnySize):
 
     def __init__(self, sized: Sized, compiled: CompiledSubgraph) -> None:
         self.compiled = compiled
+        self.notes = _multiples(sized)
         self._sized = sized
         self._guard = Guard()
         self._known: OrderedDict[Shapes, _Known] = OrderedDict()
@@ -107,6 +108,19 @@ class SizedSubgraph(AnySize):
             values.update(zip(node.outputs, evaluate_node(node, given, sized.opsets), strict=True))
         measures = [np.empty(sizes[name], np.uint8) for name in sized.measured]
         return (*[np.asarray(values[entry], order="C") for entry in sized.lent], *measures)
+
+
+def _multiples(sized: Sized) -> tuple[str, ...]:
+    """What the report says of sizes that have to be multiples."""
+    grains = [
+        f"dimension {d} of {node.name!r} is a multiple of {size.terms[monomial]}"
+        for node, sizes in zip(sized.graph.inputs, sized.inputs, strict=False)
+        for d, size in enumerate(sizes)
+        if isinstance(size, Extent)
+        for monomial in size.terms
+        if len(size.terms) == 1 and size.terms[monomial] > 1
+    ]
+    return (f"sizes are compiled for each unless {' and '.join(grains)}",) if grains else ()
 
 
 def _own(stated: Size, size: int) -> tuple[str, int] | None:

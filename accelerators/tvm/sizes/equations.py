@@ -12,6 +12,7 @@ from functools import reduce
 from operator import and_
 
 from accelerators.tvm.sizes.extent import Extent, Monomial, Size, known_least, symbol
+from accelerators.tvm.sizes.quotients import floor_named
 
 
 class Equations:
@@ -45,7 +46,7 @@ class Equations:
 def _solved(difference: Extent) -> tuple[str, Size] | None:
     """A symbol, and what it has to be so that the difference is nothing: a size of one at least. None where no symbol is. Of
     several the last is taken: the first inputs say the sizes of the others."""
-    if len(difference.terms) == 1:
+    if len(difference.terms) == 1 or any(floor_named(name) is not None for name in difference.symbols):
         return None
     left = _without_common(difference)
     for monomial in sorted(left.terms, key=_number, reverse=True):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 from accelerators.errors import CompileError
+from accelerators.tvm.sizes.quotients import least_with_quotients
 from graph.types import TensorType, Type
 
 Monomial = tuple[str, ...]
@@ -211,7 +212,8 @@ def known_least(size: Size) -> int:
     """A number that the size is never less than while no symbol is less than one."""
     if isinstance(size, int):
         return size
-    return LEAST if size.least is None else size.least
+    least = least_with_quotients(size.terms) if size.least is None else size.least
+    return LEAST if least is None else least
 
 
 def is_less(a: Size, b: Size) -> bool:

@@ -35,6 +35,7 @@ def _slid(reading: Reading, node: Node, taps: Sequence[int]) -> Sizes:
     count = len(data)
     steps, gaps = list(strides or [1] * count), list(dilations or [1] * count)
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        # No quotient rounded down: how much is padded on each side depends on the rest.
         return tuple([(size + step - 1) // step for size, step in zip(data, steps, strict=True)])
     around = list(pads or [0] * (2 * count)) if automatic == "NOTSET" else [0] * (2 * count)
     rooms = [size + around[d] + around[count + d] - extent(taps[d], gaps[d]) for d, size in enumerate(data)]
@@ -42,13 +43,13 @@ def _slid(reading: Reading, node: Node, taps: Sequence[int]) -> Sizes:
         if isinstance(room, Extent):
             reading.assume(room)
     if not rounds_up or automatic != "NOTSET":
-        return tuple([room // step + 1 for room, step in zip(rooms, steps, strict=True)])
-    return tuple([_rounded_up(rooms[d], steps[d], size + around[d], node) for d, size in enumerate(data)])
+        return tuple([reading.divide(room, step) + 1 for room, step in zip(rooms, steps, strict=True)])
+    return tuple([_rounded_up(reading, rooms[d], steps[d], size + around[d], node) for d, size in enumerate(data)])
 
 
-def _rounded_up(room: Size, step: int, end: Size, node: Node) -> Size:
+def _rounded_up(reading: Reading, room: Size, step: int, end: Size, node: Node) -> Size:
     """How many windows there are where the last may reach behind the image; it begins before `end`."""
-    count = (room + step - 1) // step + 1
+    count = reading.divide(room + step - 1, step) + 1
     if is_less((count - 1) * step, end):
         return count
     if is_less(end - 1, (count - 1) * step):

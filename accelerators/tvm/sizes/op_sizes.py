@@ -188,9 +188,9 @@ def _slice(reading: Reading, node: Node) -> Sequence[Sizes]:
         elif not isinstance(step, int) or step == 0:
             raise CompileError(f"a slice with steps of {step} of a dimension of {sizes[d]}")
         elif step < 0:
-            sizes[d] = (_backward(reading, start, end, sizes[d]) + (-step - 1)) // -step
+            sizes[d] = reading.divide(_backward(reading, start, end, sizes[d]) + (-step - 1), -step)
         else:
-            sizes[d] = (_between(reading, start, end, sizes[d]) + (step - 1)) // step
+            sizes[d] = reading.divide(_between(reading, start, end, sizes[d]) + (step - 1), step)
     return (tuple(sizes),)
 
 
@@ -218,23 +218,25 @@ def _between(reading: Reading, start: Size, end: Size, size: Size) -> Size:
 
 
 def _pad(reading: Reading, node: Node) -> Sequence[Sizes]:
-    """Padding of as many numbers as are known, none of them cut off."""
+    """Padding by amounts that are known or follow from sizes, nothing cut off."""
     sizes = list(reading.sizes(node.inputs[0]))
     given = (*node.inputs, None, None, None)[1:4]
-    pads = node.attrs.get("pads") if given[0] is None else reading.numbers(given[0])
+    pads = node.attrs.get("pads") if given[0] is None else reading.vector(given[0])
     axes = range(len(sizes)) if given[2] is None else reading.numbers(given[2])
-    if pads is None or len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
+    if pads is None or len(pads) != 2 * len(axes) or any(isinstance(size, int) and size < 0 for size in pads):
         raise CompileError(f"Pad by {pads} has no rule for any size")
     for i, axis in enumerate(axes):
-        before, after = int(pads[i]), int(pads[len(axes) + i])
-        reading.assume(sizes[axis] - _needed(node.attrs.get("mode", "constant"), max(before, after)))
-        sizes[axis] = sizes[axis] + (before + after)
+        before, after = pads[i], pads[len(axes) + i]
+        for amount in (before, after):
+            reading.assume(amount)
+            reading.assume(sizes[axis] - _needed(node.attrs.get("mode", "constant"), amount))
+        sizes[axis] = sizes[axis] + before + after
     return (tuple(sizes),)
 
 
-def _needed(mode: str, padding: int) -> int:
+def _needed(mode: str, padding: Size) -> Size:
     """How many numbers a dimension must have for so much padding, so that none is read outside of it."""
-    return {"reflect": padding + 1, "wrap": padding, "edge": min(padding, 1)}.get(mode, 0)
+    return {"reflect": padding + 1, "wrap": padding, "edge": int(padding != 0)}.get(mode, 0)
 
 
 def _tile(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -306,17 +308,15 @@ def _position(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 
 def _recurrent(reading: Reading, node: Node) -> Sequence[Sizes]:
-    """Any number of steps of a known batch, by constant weights."""
+    """Any number of steps of any number of sequences, by constant weights."""
     given = node.inputs[0]
     first, second, _ = reading.sizes(given)
     ways, _, hidden = reading.sizes(node.inputs[2])
     batch_first = bool(node.attrs.get("layout", 0))
     batch = first if batch_first else second
-    if any(isinstance(size, Extent) for size in (batch, ways, hidden)):
-        raise CompileError(f"{node.op} has kernels for any number of steps, and not for a batch of {batch}")
     is_constant = all(entry is not None and entry.node.value is not None for entry in node.inputs[1:3])
     if given is None or reading.type_of(given).dtype != "float32" or not is_constant:
-        raise CompileError(f"{node.op} has kernels for any number of steps of float32 by constant weights")
+        raise CompileError(f"{node.op} has kernels for any size of float32 by constant weights")
     steps = (batch, second, ways) if batch_first else (first, ways, batch)
     state = (batch, ways, hidden) if batch_first else (ways, batch, hidden)
     return [(*steps, hidden), state, state][: len(node.output_names)]

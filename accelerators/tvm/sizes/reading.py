@@ -9,9 +9,11 @@ import numpy as np
 
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.equations import Equations
-from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol
+from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol
+from accelerators.tvm.sizes.floors import floored
 from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
 from accelerators.tvm.sizes.pasts import READERS
+from accelerators.tvm.sizes.quotients import Floor, floor_named
 from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
@@ -23,17 +25,21 @@ from graph.types import TensorType
 class Reading:
     """The sizes of all values met so far, and the elements of those that are sizes themselves."""
 
-    def __init__(self, equations: Equations, pasts: frozenset[str]) -> None:
+    def __init__(self, equations: Equations, pasts: frozenset[str], has_floors: bool) -> None:
         self.equations = equations
         """Which symbols others say."""
         self.pasts = pasts
         """The symbols that are one more than a size, which may be 0."""
+        self.has_floors = has_floors
+        """Do sizes that are divided and rounded down get symbols of their own? Else they have to be multiples."""
         self.conditions: dict[Extent, None] = {}
         """What has to be no less than zero for all this to hold."""
         self.of_sizes: set[Node] = set()
         """The ops whose results depend on sizes, and beside them on constants alone."""
-        self.rounded: dict[str, Rounded] = {}
+        self.rounded: dict[str, Rounded | Floor] = {}
         """The symbols whose values follow from others', and are no polynomials of them."""
+        self.indivisible: Indivisible | None = None
+        """Why an element of a vector is not known, if it is since a size may leave a rest."""
         self._settled: set[Node] = set()
         """These, and the ops that read nothing but constants."""
         self._sizes: dict[NodeEntry, Sizes] = {}
@@ -116,7 +122,8 @@ class Reading:
         """The value's elements, all of which are known."""
         vector = self.known(entry)
         if vector is None or any(item is None for item in vector.reshape(-1)):
-            raise CompileError(f"sizes depend on values: those of {entry.name!r}" if entry is not None else "sizes are missing")
+            cause = f"sizes depend on values: those of {entry.name!r}" if entry is not None else "sizes are missing"
+            raise self.indivisible or CompileError(cause)
         return vector.reshape(-1).tolist()  # type: ignore[no-any-return]
 
     def numbers(self, entry: NodeEntry) -> list[int]:
@@ -143,10 +150,21 @@ class Reading:
         self.rounded[name] = wanted
         return symbol(name)
 
+    def divide(self, size: Size, divisor: int) -> Size:
+        """The size divided by a number and rounded down."""
+        if not self.has_floors:
+            return size // divisor
+        quotient = floored(size, divisor)
+        for name in quotient.symbols if isinstance(quotient, Extent) else ():
+            known = floor_named(name)
+            if known is not None:
+                self.rounded.setdefault(name, known)
+        return quotient
+
     def is_rounded(self, product: Size, size: Size) -> bool:
         """Is the one size the other, multiplied and rounded down?"""
         rounded = self.rounded.get(product) if isinstance(product, Extent) else None
-        return rounded is not None and rounded.size == size
+        return isinstance(rounded, Rounded) and rounded.size == size
 
     def assume(self, room: Size) -> None:
         """Note that this is no less than zero."""

@@ -6,7 +6,7 @@ output's type says the size; where its numbers are used, as positions and causal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -18,6 +18,8 @@ from accelerators.tvm.sizes.gathered_resizes import can_gather, resize_parts
 from accelerators.tvm.sizes.grains import Grains, coarser
 from accelerators.tvm.sizes.in_parts import in_parts
 from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
+from accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
+from accelerators.tvm.sizes.quotients import Floor
 from accelerators.tvm.sizes.reading import Reading
 from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.symbols import Symbols
@@ -63,7 +65,7 @@ class Sized:
     """How many numbers the values have."""
     counting: tuple[str, ...]
     """The symbols that count several pixels each, or one more than there are."""
-    rounded: Mapping[str, Rounded]
+    rounded: Mapping[str, Rounded | Floor]
     """The symbols whose values are computed from others', in order."""
 
     @property
@@ -84,14 +86,27 @@ class Sized:
         return tuple(sorted(names))
 
 
-def sized(graph: Graph) -> Sized:
+def forms_for_any_size(graph: Graph) -> Iterator[Sized]:
+    """The graph for any size, in the ways to say what sizes are that are divided and rounded down, the one that takes most sizes
+    first: by symbols of their own, or as multiples alone. CompileError where it has no such form. Linear."""
+    try:
+        with_floors = sized(graph)
+    except CompileError:
+        yield sized(graph, has_floors=False)
+        return
+    yield with_floors
+    if any(isinstance(known, Floor) for known in with_floors.rounded.values()):
+        yield sized(graph, has_floors=False)
+
+
+def sized(graph: Graph, has_floors: bool = True) -> Sized:
     """The graph for any size; CompileError where it has no such form. Linear: sizes of images that have to be multiples of more
     than was assumed are worked out again, a few times at most."""
     grains: Grains = {}
     while True:
         symbols = Symbols(graph, grains)
         try:
-            return _sized(graph, symbols)
+            return _sized(graph, symbols, has_floors)
         except Indivisible as error:
             wanted = coarser(grains, error, symbols.images)
             if wanted is None:
@@ -99,21 +114,21 @@ def sized(graph: Graph) -> Sized:
             grains = wanted
 
 
-def _sized(graph: Graph, symbols: Symbols) -> Sized:
+def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
     """The graph for sizes that these symbols say."""
-    reading, inputs = _read(graph, symbols)
+    reading, inputs = _read(graph, symbols, has_floors)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
-        return _sized(in_parts(graph, bodies), symbols)
+        return _sized(in_parts(graph, bodies), symbols, has_floors)
     return _Rewriting(graph, reading).run(inputs, symbols.counting)
 
 
-def _read(graph: Graph, symbols: Symbols) -> tuple[Reading, list[tuple[Size, ...]]]:
+def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, list[tuple[Size, ...]]]:
     """What is known of the graph, and the sizes of its inputs, once no more symbols are found that have to be equal."""
     equations = symbols.equations
     while True:
         before, inputs = len(equations.meanings), symbols.inputs(graph)
-        reading = Reading(equations, symbols.pasts)
+        reading = Reading(equations, symbols.pasts, has_floors)
         try:
             for node in graph.nodes:
                 if node.is_variable:
@@ -131,12 +146,15 @@ def _read(graph: Graph, symbols: Symbols) -> tuple[Reading, list[tuple[Size, ...
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
     """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
-    if node.op not in ("Resize", "Conv", "Slice", "OneHot") or node.domain or node in reading.of_sizes:
+    if node.op not in ("Resize", "Conv", "Slice", "OneHot", "Pad") or node.domain or node in reading.of_sizes:
         return None
     sizes, version = reading.sizes(node.inputs[0]), graph.opsets.get("", 1)
     axes = _gathered_along(node, reading, version)
     if axes:
         return resize_parts(node, axes, graph)
+    amounts = padded_by_sizes(node, reading, version)
+    if amounts:
+        return padding_parts(node, amounts, graph)
     if is_one_hot(node, version):
         return one_hot_parts(node, len(sizes), graph)
     if is_sliced(node, sizes, version):
@@ -231,7 +249,8 @@ class _Rewriting:
         inputs = tuple([None if entry is None else self._value(entry, rewriter) for entry in given])
         if node.op in RESHAPES and not node.domain:
             return node.evolve(inputs=inputs, op="Reshape", attrs={})
-        if any(entry is not None and entry.node in reading.of_sizes for entry in given[1:]) and node.op in _SAYING_SIZES:
+        said_later = [new for old, new in zip(given, inputs, strict=True) if old and new and old.node in reading.of_sizes]
+        if node.op in _SAYING_SIZES and any(entry.node.value is None for entry in said_later):
             raise CompileError(f"{node.op} reads where sizes say, for which there is no kernel for any size")
         return node.evolve(inputs=inputs)
 
@@ -246,6 +265,9 @@ class _Rewriting:
     def _value(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
         if entry.node not in self.reading.of_sizes:
             return rewriter.value(entry)
+        vector = self.reading.known(entry)
+        if vector is not None and all(isinstance(item, int) for item in vector.reshape(-1)):
+            return constant(vector.astype(self.reading.type_of(entry).dtype))[0]
         if entry not in self.lent:
             if len(self.lent) == MOST_INPUTS:
                 raise CompileError(f"more than {MOST_INPUTS} values depend on sizes alone")

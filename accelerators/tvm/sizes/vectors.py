@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, known_least
+from accelerators.tvm.sizes.extent import Extent, Indivisible, known_least
 from graph.node import Node
 
 if TYPE_CHECKING:
@@ -92,23 +92,36 @@ def _joined(join: Callable[[Any, Any], Any]) -> Callable[[Reading, Node], Vector
         if given is None or len(given) != 2:
             return None
         pairs = np.broadcast(*given)
-        values = [None if a is None or b is None else _or_none(join, a, b) for a, b in pairs]
+        values = [None if a is None or b is None else _or_none(reading, join, a, b) for a, b in pairs]
         return _vector(values).reshape(pairs.shape)
 
     return rule
 
 
-def _or_none(join: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _or_none(reading: Reading, join: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     try:
         return join(a, b)
+    except Indivisible as error:
+        reading.indivisible = error
+        return None
     except CompileError:  # an extent that cannot say
         return None
 
 
-def _quotient(a: Any, b: Any) -> Any:
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if a >= 0 and b > 0 else None
-    return a // b
+def _divided(reading: Reading, node: Node) -> Vector | None:
+    def quotient(a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b if a >= 0 and b > 0 else None
+        return reading.divide(a, b) if isinstance(b, int) and b > 0 and known_least(a) >= 0 else a // b
+
+    return _joined(quotient)(reading, node)
+
+
+def _remainder(reading: Reading, node: Node) -> Vector | None:
+    def rest(a: Any, b: Any) -> Any:
+        return a - reading.divide(a, b) * b if isinstance(b, int) and b > 0 else None
+
+    return None if node.attrs.get("fmod", 0) else _joined(rest)(reading, node)
 
 
 def _equal(a: Any, b: Any) -> bool | None:
@@ -166,7 +179,7 @@ def _all_numbers(vector: Vector) -> bool:
 
 _RULES: Mapping[str, Callable[[Reading, Node], Vector | None]] = {
     "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Cast": _cast, "Where": _where,
-    "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _joined(_quotient),
+    "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _divided, "Mod": _remainder,
     "Add": _joined(lambda a, b: a + b), "Sub": _joined(lambda a, b: a - b), "Mul": _joined(lambda a, b: a * b),
     **dict.fromkeys("Identity Reshape Squeeze Unsqueeze".split(), _moved),
 }

@@ -217,10 +217,21 @@ def test_recurrent_layers_of_any_length(op: str) -> None:
         model(numbers(4, 3, 8), np.array([4, 5, 1], np.int32))
 
 
-def test_recurrent_layers_of_any_batch_are_compiled_for_each() -> None:
-    x = pt.variable("x", "float32", (5, "N", 8))
-    model = pt.compile(pt.Graph([recurrent("RNN", x, 8, n_outputs=1)]), "cpu")
-    assert "compiled for each size: RNN has kernels for any number of steps, and not for a batch of s0" in model.report.notes[0]
+@pytest.mark.parametrize("op", ["GRU", pytest.param("RNN", marks=pytest.mark.slow), pytest.param("LSTM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_recurrent_layers_of_any_batch(op: str, threads: int) -> None:
+    """From one sequence over fewer than a tile has to several blocks of them."""
+    x, lengths = pt.variable("x", "float32", ("T", "N", 8)), pt.variable("lengths", "int32", ("N",))
+    layer = recurrent(op, x, 8, lengths, direction="bidirectional", n_outputs=2)
+    forwards = recurrent(op, x, 8, linear_before_reset=1) if op == "GRU" else recurrent(op, x, 8)
+    graph = pt.Graph([*layer.outputs, forwards], inputs=[x, lengths])
+    model, reference = pt.compile(graph, "cpu", config={"NUM_THREADS": threads}), pt.compile(graph, "reference")
+    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+    for t, n in ((1, 1), (5, 3), (7, 8), (2, 33)):
+        feed = {"x": numbers(t, n, 8), "lengths": random.integers(1, t + 1, n).astype(np.int32)}
+        for a, b in zip(model(feed), reference(feed), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+    assert specialized(model).sizes == (), "no size was compiled by itself"
 
 
 def test_a_model_of_torch_at_several_lengths() -> None:

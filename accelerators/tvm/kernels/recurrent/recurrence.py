@@ -35,13 +35,16 @@ from accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDAT
 from accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.instructions import Number
-from accelerators.tvm.kernels.shared.panels import Panel
+from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import counted, kept, start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import NodeEntry
+
+OPEN_BATCH = 8
+"""The sequences that the tile is chosen for where any number of them comes."""
 
 LATE = 2
 """The gate of a GRU whose bias of the state may be added before the reset."""
@@ -79,6 +82,9 @@ class Shared:
 
 def _shared_out(layer: Layer, sizes: Sizes, machine: Machine) -> tuple[list[PartPanels], Shared]:
     """The panels, and what threads share. Sequences are cut into several blocks for each thread, as far as tiles go."""
+    if isinstance(sizes.batch, Extent):
+        panels = panels_of(layer, sizes, OPEN_BATCH, machine)
+        return panels, Shared(math.ceil(machine.threads / sizes.directions), sequences=machine.threads > 1)
     step = sizes.directions * sizes.batch * sizes.products
     threads = machine.threads_for(step * sizes.steps, MATRIX_PRODUCTS)
     wanted = math.ceil(threads / sizes.directions)
@@ -103,7 +109,7 @@ class Span:
     """How many sequences."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@attrs.define(slots=True, eq=False)
 class _Writing:
     """Writes the kernel of one layer."""
 
@@ -116,16 +122,18 @@ class _Writing:
     """The outputs that are wanted, by number."""
     kept: dict[str, Buffer] = attrs.field(factory=dict)
     """Where the states stand, by name; those that the next step reads have two copies."""
+    origin: tuple[Operand, Operand] | None = None
+    """The direction and the sequence that the memory for the states begins with; None: the first ones."""
 
     def write(self, shared: Shared, packed: int | None) -> None:
         """All steps; weights that are values are packed first, as so many numbers."""
         kernel, sizes, blocks = self.kernel, self.sizes, shared.blocks
         self._check_lengths()
         weights = self.given[self.layer.state_weights] if packed is None else self._pack(packed)
-        whole = (sizes.directions, sizes.batch, sizes.hidden)
-        self.kept.update({name: kernel.memory(name, float32, (2, *whole)) for name in kept_by(self.layer)})
-        if len(self.panels) > 1:
-            self.kept.update({name: kernel.memory(name, float32, whole) for name in (UPDATE, RESET)})
+        if isinstance(sizes.batch, Extent):
+            self._any_batch(blocks, weights)
+            return
+        self._keep(Span(0, sizes.directions, 0, sizes.batch))
         if shared.panels:
             self._steps(Span(0, sizes.directions, 0, sizes.batch), weights, parallel=True)
             return
@@ -133,6 +141,31 @@ class _Writing:
             first = kernel.name_value("first", task % blocks * sizes.batch // blocks)
             last = kernel.name_value("last", (task % blocks + 1) * sizes.batch // blocks)
             self._steps(Span(task // blocks, 1, first, last - first), weights, parallel=False)
+
+    def _any_batch(self, most: int, weights: Buffer) -> None:
+        """All steps of any number of sequences, cut into so many blocks at most. Memory whose size is computed while the kernel
+        runs is had by a task of its own alone, even where one thread runs them all."""
+        kernel, batch = self.kernel, as_index(self.sizes.batch)
+        blocks = kept(kernel, "blocks", minimum(batch, most))
+        longest = kept(kernel, "longest", (batch + blocks - 1) // blocks)
+        with kernel.tasks(blocks * self.sizes.directions, "task", parallel=True) as task:
+            first = kept(kernel, "first", task % blocks * batch // blocks)
+            count = kept(kernel, "count", (task % blocks + 1) * batch // blocks - first)
+            span = Span(kept(kernel, "direction", task // blocks), 1, first, count)
+            self.origin = (span.direction, span.first)
+            self._keep(attrs.evolve(span, count=longest))
+            self._steps(span, weights, parallel=False)
+
+    def _keep(self, span: Span) -> None:
+        """Memory for the states of these directions and sequences."""
+        whole = (span.directions, counted(span.count), self.sizes.hidden)
+        self.kept.update({name: self.kernel.memory(name, float32, (2, *whole)) for name in kept_by(self.layer)})
+        if len(self.panels) > 1:
+            self.kept.update({name: self.kernel.memory(name, float32, whole) for name in (UPDATE, RESET)})
+
+    def kept_at(self, d: Operand, b: Operand) -> tuple[Operand, Operand]:
+        """Where the states of a sequence in a direction are kept."""
+        return (d, b) if self.origin is None else (d - self.origin[0], b - self.origin[1])
 
     def _check_lengths(self) -> None:
         """The run fails where a sequence is longer than the steps."""
@@ -164,7 +197,7 @@ class _Writing:
         for name, entry in zip((HIDDEN, CELLS), self.layer.states, strict=False):
             initial = None if entry is None else self.given[entry]
             with self._each_number(span) as (d, b, h):
-                self.kept[name][0, d, b, h] = 0.0 if initial is None else initial[self._state(d, b, h)]
+                self.kept[name][0, *self.kept_at(d, b), h] = 0.0 if initial is None else initial[self._state(d, b, h)]
         with self.kernel.loop(self.sizes.steps, "t") as t:
             for panels in self.panels:
                 self._part(panels, t, span, weights, parallel)
@@ -172,7 +205,7 @@ class _Writing:
         for number, name in enumerate(kept_by(self.layer), 1):
             if number in self.results:
                 with self._each_number(span) as (d, b, h):
-                    self.results[number][self._state(d, b, h)] = self.kept[name][last, d, b, h]
+                    self.results[number][self._state(d, b, h)] = self.kept[name][last, *self.kept_at(d, b), h]
 
     @contextmanager
     def _each_number(self, span: Span) -> Iterator[tuple[Operand, Operand, Operand]]:
@@ -195,18 +228,31 @@ class _Writing:
             j = kernel.name_value("j", pair % panels.count)
             column = kernel.name_value("column", start(j, panels.width, hidden))
             panel = Panel(weights, kernel.name_value("panel", panels.start(d, j)), tile.width)
-            with kernel.loop((span.count + (tile.rows - 1)) // tile.rows, "i") as i:
-                row = kernel.name_value("row", span.first + minimum(i * tile.rows, span.count - tile.rows))
-                state = self._reader(panels.part.source, t, d, row)
-                sums = tile.spilled(kernel, tile.product(kernel, hidden, state, panel))
-                with kernel.loop(tile.rows, "r") as r, kernel.loop(panels.vectors, "v") as v:
-                    b, h = kernel.name_value("b", row + r), kernel.name_value("h", column + v * tile.lanes)
-                    self._finish(Numbers(self, panels, sums, t, d, b, h, r, v))
+            if not isinstance(self.sizes.batch, Extent):
+                self._tiles(panels, tile, t, d, column, span, panel)
+                return
+            with kernel.when(as_index(span.count) >= tile.rows):
+                self._tiles(panels, tile, t, d, column, span, panel)
+            with kernel.otherwise():
+                self._tiles(panels, attrs.evolve(tile, rows=1), t, d, column, span, panel)
+
+    def _tiles(
+        self, panels: PartPanels, tile: PanelTile, t: Value, d: Value, column: Value, span: Span, panel: Panel
+    ) -> None:
+        """A panel for one tile of sequences after another."""
+        kernel, hidden = self.kernel, self.sizes.hidden
+        with kernel.loop((span.count + (tile.rows - 1)) // tile.rows, "i") as i:
+            row = kernel.name_value("row", span.first + minimum(i * tile.rows, span.count - tile.rows))
+            state = self._reader(panels.part.source, t, d, row)
+            sums = tile.spilled(kernel, tile.product(kernel, hidden, state, panel))
+            with kernel.loop(tile.rows, "r") as r, kernel.loop(panels.vectors, "v") as v:
+                b, h = kernel.name_value("b", row + r), kernel.name_value("h", column + v * tile.lanes)
+                self._finish(Numbers(self, panels, sums, t, d, b, h, r, v))
 
     def _reader(self, name: str, t: Value, d: Value, row: Value) -> Number:
         """Reads a number of a state that the step is given, by sequence of the tile and position."""
-        source = self.kept[name]
-        return lambda r, k: source[(t % 2, d, row + r, k) if len(source.shape) == 4 else (d, row + r, k)]
+        source, (direction, first) = self.kept[name], self.kept_at(d, row)
+        return lambda r, k: source[(t % 2, direction, first + r, k) if len(source.shape) == 4 else (direction, first + r, k)]
 
     def _finish(self, x: Numbers) -> None:
         """What follows the products; a sequence that is over keeps its state, and its results are zeros."""
@@ -288,7 +334,7 @@ class Numbers:
         """The numbers that are kept under this name: those that the step before left, or an earlier part of this one."""
         kept = self.writing.kept[name]
         copy = (self.t % 2,) if len(kept.shape) == 4 else ()
-        return kept.vector(self.lanes, *copy, self.d, self.b, self.h)
+        return kept.vector(self.lanes, *copy, *self.writing.kept_at(self.d, self.b), self.h)
 
     def keep(self, name: str, value: Value) -> None:
         """Keep the numbers under this name; those of the hidden state are a result too."""
@@ -302,7 +348,7 @@ class Numbers:
         """Write the numbers where the next step, or a later part of this one, reads them."""
         kept = self.writing.kept[name]
         copy = (1 - self.t % 2,) if len(kept.shape) == 4 else ()
-        kept[(*copy, self.d, self.b, self.h)] = value
+        kept[(*copy, *self.writing.kept_at(self.d, self.b), self.h)] = value
 
     def write_result(self, position: Value, value: Value) -> None:
         """Write the numbers of the sequence of results, if it is wanted."""

@@ -9,6 +9,7 @@ import attrs
 
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.sizes.extent import Extent, known_least
+from accelerators.tvm.sizes.floors import floored
 from graph.node import Node, NodeEntry
 
 Pair = tuple[int, int]
@@ -93,7 +94,7 @@ class Window:
 
     def _last(self, i: int) -> int:
         """The number of results in a dimension that see no padding behind the image."""
-        return (self.sizes[i] + self.before[i] - self.span[i]) // self.strides[i] + 1
+        return floored(self.sizes[i] + self.before[i] - self.span[i], self.strides[i]) + 1  # type: ignore[return-value]
 
     def flat(self) -> Window:
         """All pixels in one column, for a window that reads one pixel."""
