@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import AcceleratorUnavailable, BadConfig
-from accelerators.interface.accelerator import AnySize, CompiledSubgraph, CompileStatic
+from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.interface.keys import Key, flag
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
 from accelerators.tvm.bodies.body import Body
@@ -21,7 +21,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, in_integers
+from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
 from accelerators.tvm.machine.machine import Machine, gpu_machine
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.run.cuda_arrays import CudaArray, put
@@ -88,22 +88,15 @@ class CudaAccelerator(TvmAccelerator):
         return gpu_machine(arch, takes_tf32=config["PRECISION"] == TF32)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized, and numbers of two bytes where they are asked for."""
+        """Integers where a model is quantized; scales and shifts folded; numbers of two bytes where they are asked for."""
         used = Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None
         whole, quantized = in_integers(graph, machine, used)
-        held, dtype = super().lay_out(whole, machine), self.precision(machine)
+        held, dtype = super().lay_out(for_images(whole), machine), self.precision(machine)
         if dtype == "float32":
             rounded = (f"products of float32 in TF32 by {TENSOR_PRODUCT}",) if machine.rounds_products else ()
             return held.evolve(attrs={**held.attrs, NOTES: (*quantized, *rounded)}) if quantized or rounded else held
         with self._trials_as_configured():
             return narrowed(held, dtype, machine, used, quantized)
-
-    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
-        """One set of kernels for all sizes; those for tensor cores have no such form."""
-        machine = self.machine(config)
-        if config["ANY_SIZE"] and (machine.rounds_products or self.configured(config).precision(machine) != "float32"):
-            return "compiled for each size: kernels for tensor cores have no form for any size"
-        return super().any_size(graph, config, compile_static)
 
     def precision(self, machine: Machine) -> str:
         """The element type of what is stored, as the configuration asks for it on this GPU."""

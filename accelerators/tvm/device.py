@@ -315,5 +315,13 @@ def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Grap
     return with_reasons(quantized, wide), notes
 
 
+def for_images(graph: Graph) -> Graph:
+    """The graph with scales and shifts of channels folded, and pools of whole images as reductions, as a GPU computes them."""
+    from accelerators.tvm.layouts.folding import fold_scales
+    from accelerators.tvm.layouts.whole_windows import widen_windows
+
+    return widen_windows(fold_scales(graph))
+
+
 GPU_KEYS = {**TvmAccelerator.config_keys, "ISOLATE": Key(None, flag_or_auto, names_files=True)}
 """The keys of a GPU. TVM's own schedules for GPUs have crashed with some versions of its packages: ISOLATE is "AUTO" there."""

@@ -15,7 +15,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.launched import CompiledOpenCl
 from accelerators.tvm.compiled.step_list import assemble_steps
 from accelerators.tvm.compiled.subgraph import CompiledTvm
-from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, in_integers
+from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
 from accelerators.tvm.machine.machine import Machine, opencl_machine
 from accelerators.tvm.run.opencl_arrays import OpenClArray, put
 from accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
@@ -66,9 +66,9 @@ class OpenClAccelerator(TvmAccelerator):
         return None
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized."""
+        """Integers where a model is quantized; scales and shifts folded."""
         whole, notes = in_integers(graph, machine, None)
-        held = super().lay_out(whole, machine)
+        held = super().lay_out(for_images(whole), machine)
         return held.evolve(attrs={**held.attrs, NOTES: notes}) if notes else held
 
     def compiled_class(self) -> type[CompiledTvm]:

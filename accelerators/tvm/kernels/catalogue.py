@@ -69,7 +69,8 @@ from accelerators.tvm.kernels.shared.instructions import narrowing_of
 from accelerators.tvm.kernels.shared.reducers import REDUCERS
 from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from accelerators.tvm.kernels.window.depthwise import depthwise
-from accelerators.tvm.kernels.window.gpu_maxpool import gpu_maxpool
+from accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
+from accelerators.tvm.kernels.window.gpu_pool import gpu_pool
 from accelerators.tvm.kernels.window.lrn import lrn
 from accelerators.tvm.kernels.window.plain_pool import plain_pool
 from accelerators.tvm.machine.machine import Machine
@@ -162,7 +163,8 @@ CATALOGUE = (
     _entry(gpu_quantized_depthwise, "Depthwise", QUANTIZED, machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
-    _entry(gpu_maxpool, "MaxPool", machines="gpu"),
+    _entry(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
+    _entry(gpu_lrn, "LRN", machines="gpu"),
     _entry(gpu_position, "ArgMax ArgMin", machines="gpu"),
     _entry(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
     _entry(gpu_running_sums, "CumSum", machines="gpu"),

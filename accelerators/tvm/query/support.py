@@ -40,6 +40,7 @@ from accelerators.tvm.query.isolated_trials import trial_elsewhere
 from accelerators.tvm.query.known_wrong import known_wrong
 from accelerators.tvm.query.sizes import is_settled, unsettled_input
 from accelerators.tvm.query.truth import takes_no_truth
+from accelerators.tvm.sizes.extent import sizes_of
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -222,8 +223,8 @@ def _importable() -> frozenset[str]:
 
 
 def _is_drafted(node: Node, graph: Graph, machine: Machine) -> bool:
-    """Does a kernel of ours take the node, as large as it is?"""
-    if not _static(node):
+    """Does a kernel of ours take the node, as large as it is, or as any size that it may have?"""
+    if any(sizes_of(entry.type) is None for entry in (*node.reads, *(e for e in node.outputs if e.name))):
         return False
     try:
         with quiet(), refused("kernel"):

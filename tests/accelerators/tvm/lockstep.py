@@ -17,6 +17,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel
 from accelerators.tvm.kernels.language import expressions as e
 from accelerators.tvm.kernels.language import statements as s
 from accelerators.tvm.kernels.language import values as v
+from accelerators.tvm.sizes.extent import value_of
 from graph.types import Array, numpy_dtype
 
 WARP = 32
@@ -28,11 +29,12 @@ class Hazard(AssertionError):
     """The kernel's result depends on which thread comes first, or on what happens to stand in memory."""
 
 
-def run(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
-    """What the kernel makes of these inputs, each under the shape that the kernel has it in."""
-    given, memory = iter(inputs), dict[Buffer, Array]()
+def run(kernel: Kernel, inputs: Sequence[Array], symbols: Mapping[str, int] | None = None) -> list[Array]:
+    """What the kernel makes of these inputs, each under the shape that the kernel has it in; of one for any size the symbols are
+    the sizes of this call."""
+    given, memory, held = iter(inputs), dict[Buffer, Array](), dict(symbols or {})
     for buffer in kernel.arguments:
-        dtype, size = numpy_dtype(buffer.element.name), math.prod(buffer.sizes)
+        dtype, size = numpy_dtype(buffer.element.name), math.prod([value_of(size, held) for size in buffer.sizes])
         if buffer.role == "input":
             memory[buffer] = np.ascontiguousarray(next(given)).reshape(-1)
             assert memory[buffer].dtype == dtype and memory[buffer].size == size
@@ -40,12 +42,20 @@ def run(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
             memory[buffer] = np.zeros(size, dtype)
             memory[buffer].view(np.uint8)[:] = 0xFF  # NaN, of all types of floating point.
     loops = _nest(kernel.statements)
-    sizes = [loop.count.number for loop in loops if isinstance(loop.count, v.Constant)]
-    blocks, threads = map(int, sizes)
+    blocks, threads = launched(kernel, held)
     for block in range(blocks):
         known: dict[v.Variable, Any] = {loops[0].variable: np.int64(block), loops[1].variable: np.arange(threads)}
-        _Block(dict(memory), known, threads).run(loops[1].body)
+        known |= {v.symbol_of(name): np.int64(size) for name, size in held.items()}
+        _Block(dict(memory), known, threads, held).run(loops[1].body)
     return [memory[buffer] for buffer in kernel.arguments if buffer.role == "output"]
+
+
+def launched(kernel: Kernel, symbols: Mapping[str, int] | None = None) -> tuple[int, int]:
+    """The blocks of a kernel, and the threads of each."""
+    held = dict(symbols or {})
+    host = _Block({}, {v.symbol_of(name): np.int64(size) for name, size in held.items()}, 1, held)
+    blocks, threads = (int(host.value(loop.count)) for loop in _nest(kernel.statements))
+    return blocks, threads
 
 
 def without_barriers(kernel: Kernel) -> Kernel:
@@ -87,8 +97,10 @@ class _Shared:
 class _Block:
     """One block of threads."""
 
-    def __init__(self, memory: dict[Buffer, Array], known: dict[v.Variable, Any], threads: int) -> None:
-        self.memory, self.known, self.threads = memory, known, threads
+    def __init__(
+        self, memory: dict[Buffer, Array], known: dict[v.Variable, Any], threads: int, symbols: Mapping[str, int]
+    ) -> None:
+        self.memory, self.known, self.threads, self.symbols = memory, known, threads, symbols
         self.number = np.arange(threads)
         self.mask = np.ones(threads, bool)
         self.shared: dict[Buffer, _Shared] = {}
@@ -159,7 +171,7 @@ class _Block:
         """Where each thread's numbers stand in a buffer: threads x lanes."""
         first: Any = 0
         for index, size in zip(position, buffer.sizes, strict=True):
-            first = first * size + self.value(index)
+            first = first * value_of(size, self.symbols) + self.value(index)
         return np.broadcast_to(first, (self.threads,))[:, None] + np.arange(lanes)
 
     def address(self, load: v.Value) -> tuple[Buffer, Array]:
@@ -276,6 +288,8 @@ class _Block:
             return numpy_dtype(value.type.element.name).type(value.number)
         if isinstance(value, v.Variable):
             return self.known[value]
+        if isinstance(value, v.Polynomial):
+            return np.int64(value_of(value.extent, self.symbols))
         if isinstance(value, e.Load):
             numbers = self.read(value.buffer, self.places(value.buffer, value.position, value.type.lanes))
             return numbers if value.type.lanes > 1 else numbers[:, 0]
@@ -381,7 +395,8 @@ def _packed(dtype: str) -> Callable[[Array, Array], Array]:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint, "power_of_two": np.exp2,
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "floor": np.floor, "nearest": np.rint, "power": np.power,
+    "power_of_two": np.exp2,
     "pack_f16": _packed("float16"), "pack_bf16": _packed("bfloat16"),
     "round_to_tf32": _rounded_to_tf32, "exactly": np.asarray,
 }

@@ -89,7 +89,7 @@ def padded(columns: int) -> int:
 
 
 def gpu_attention(body: Body, machine: Machine) -> Draft | None:
-    """A body that is one attention, of lengths that are known."""
+    """A body that is one attention."""
     match = found_in(body, "Softmax", find_attention)
     if match is None:
         return None
@@ -100,13 +100,13 @@ def gpu_attention(body: Body, machine: Machine) -> Draft | None:
     elements = [element_named(element_of(operand.source)) for operand in match.operands]
     is_one = elements[0] is not float32 and len(set(elements)) == 1
     is_open = any(isinstance(size, Extent) for size in (*batch, rows, keys))
-    if is_one and has_tensor_cores(machine, *elements[:2]) and not is_open:
-        tensor = next(tensor_cuts(machine.gpu, math.prod(batch), rows, keys, depth, columns), None)
+    many, most = ((MANY_HEADS, MANY_ROWS), MANY_ROWS) if is_open else ((math.prod(batch), rows), keys)
+    if is_one and has_tensor_cores(machine, *elements[:2]):
+        tensor = next(tensor_cuts(machine.gpu, *many, most, depth, columns), None)
         if tensor is not None:
             heads = Heads.of(body, "attention", tuple(batch))
             TensorAttention(match, heads, tensor, (rows, keys, depth, columns)).write()
             return heads.problem.draft(heads.kernel, "gpu_attention_on_tensor_cores")
-    many = (MANY_HEADS, MANY_ROWS) if is_open else (math.prod(batch), rows)
     cut = next(cuts(machine.gpu, *many, depth, columns), None)
     if cut is None:
         return None

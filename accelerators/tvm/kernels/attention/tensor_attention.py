@@ -38,12 +38,13 @@ from accelerators.tvm.kernels.language.tensor_cores import (
     close_copies,
     power_of_two,
 )
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.heads import Head, Heads
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
 from accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
 from accelerators.tvm.machine.gpu import Gpu
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NOTHING = -math.inf
 """The largest score before there is one."""
@@ -130,21 +131,26 @@ class TensorAttention:
     """Writes the kernel of one attention."""
 
     def __init__(self, match: Attention, heads: Heads, cut: TensorCut, sizes: tuple[int, int, int, int]) -> None:
-        """The sizes are queries, keys, the depth of their product and the columns of the values."""
+        """The sizes are queries, keys, the depth of their product and the columns of the values. Of queries and of keys there may
+        be any number."""
         self.match, self.heads, self.cut = match, heads, cut
         self.kernel = heads.kernel
         self.rows, self.keys, self.depth, self.columns = sizes
-        self.steps = -(-self.keys // cut.keys)
+        self.steps = parts_of(self.keys, cut.keys)
+        self.is_one_step = not isinstance(self.keys, Extent) and self.keys <= cut.keys
+        """Are all keys in one tile?"""
+        self.covered = None if isinstance(self.keys, Extent) else -(-self.keys // cut.keys) * cut.keys
+        """The keys of all tiles; None: they depend on how many keys there are."""
 
     def write(self) -> None:
         """A launch of a block for each head and some of its queries."""
         kernel, cut = self.kernel, self.cut
-        with kernel.launch((-(-self.rows // cut.rows), self.heads.count, 1), cut.threads) as (band, number, _, thread):
+        with kernel.launch((parts_of(self.rows, cut.rows), self.heads.count, 1), cut.threads) as (band, number, _, thread):
             head = self.heads.head(number)
             lane = kernel.name_value("lane", thread % WARP)
             row = kernel.name_value("row", band * cut.rows + thread // WARP * HIGH + lane // 4)
             beside = kernel.name_value("beside", lane % 4 * 2)
-            stages = min(STAGES, self.steps)
+            stages = 1 if self.is_one_step else STAGES
             keys = Feed(kernel, "keys", self._keys(head, thread), stages)
             values = Feed(kernel, "values", self._values(head, thread), stages)
             sums = _Rows(
@@ -173,7 +179,7 @@ class TensorAttention:
             kernel.do(WAITS[0]())
         kernel.barrier()
         stage, after = step % STAGES, (step + 1) % STAGES
-        if self.steps > 1:
+        if not self.is_one_step:
             with kernel.when(step + 1 < self.steps):
                 self._begin(feeds, step + 1, after)
         scores = kernel.stack("scores", float32, (self.cut.keys // 2,))
@@ -181,7 +187,7 @@ class TensorAttention:
         self._follow(scores, head, row, step * self.cut.keys + beside)
         powers = self._exponentials(scores, sums, values.side.buffer.element)
         self._mix(values, stage * values.side.size, powers, sums, lane)
-        if self.steps > 1 and not all(feed.is_copied for feed in feeds):
+        if not self.is_one_step and not all(feed.is_copied for feed in feeds):
             with kernel.when(step + 1 < self.steps):
                 self._end(feeds, after)
 
@@ -201,7 +207,7 @@ class TensorAttention:
         """The right matrix of the scores: depth by keys."""
         return viewed_side(
             self.heads.read(self.match.key), head, _Moved(whole(self.depth), self.cut.threads), thread, self.cut.keys,
-            (self.depth, self.keys), (whole(self.depth), self.steps * self.cut.keys),
+            (self.depth, self.keys), (whole(self.depth), self.covered),
             lambda step, spot: (spot.k, step * self.cut.keys + spot.at),
         )
 
@@ -209,7 +215,7 @@ class TensorAttention:
         """The right matrix of the result: keys by columns."""
         return viewed_side(
             self.heads.read(self.match.value), head, _Moved(self.cut.keys, self.cut.threads), thread, whole(self.columns),
-            (self.keys, self.columns), (self.steps * self.cut.keys, whole(self.columns)),
+            (self.keys, self.columns), (self.covered, whole(self.columns)),
             lambda step, spot: (step * self.cut.keys + spot.k, spot.at),
         )
 
@@ -261,7 +267,7 @@ class TensorAttention:
         for i in range(self.cut.keys // 2):
             key = first + (i // 4 * WIDE + i % 2)
             number = score(scores[i], head, lines[i % 4 // 2], minimum(key, self.keys - 1))
-            scores[i] = number if self.keys % self.cut.keys == 0 else select(key < self.keys, number, NOTHING)
+            scores[i] = number if is_multiple(self.keys, self.cut.keys) else select(key < self.keys, number, NOTHING)
 
     def _exponentials(self, scores: Buffer, sums: _Rows, element: Element) -> Buffer:
         """The exponentials of the scores as a left matrix; what was summed up before is scaled to the new largest score."""

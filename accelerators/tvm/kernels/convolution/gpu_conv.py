@@ -18,6 +18,7 @@ from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
 from accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -27,7 +28,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
@@ -37,7 +38,7 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
     widest_copy,
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.machine import Machine
 from graph.types import Array
@@ -60,12 +61,14 @@ def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
 def _best(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
     """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
     bytes, unless that is 0."""
-    work, gpu = Work(image.outs // image.groups, image.batch * image.pixels, image.depth, image.groups), machine.gpu
+    outs, columns, gpu = image.outs // image.groups, image.batch * image.pixels, machine.gpu
+    stored = image.batch * image.channels * math.prod(image.sizes) + image.outs * image.depth
+    work = Work(outs, columns, image.depth, image.groups, size or 4, stored)
     if size:
         tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
-        return choose("tile", tensor, lambda tile: tensor_cycles(tile, work, gpu))
-    candidates = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
-    return choose("tile", candidates, lambda tile: cycles(tile, work, gpu))
+        return choose("tile", tensor, ranking(tensor, lambda tile: tensor_demand(tile, work), gpu))
+    single = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
+    return choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu))
 
 
 @attrs.frozen(slots=True, eq=False)

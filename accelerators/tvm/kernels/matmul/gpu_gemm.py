@@ -16,6 +16,7 @@ from accelerators.tvm.kernels.matmul.gemm import Product as Match
 from accelerators.tvm.kernels.matmul.gemm import find_product
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
 from accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -25,7 +26,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
@@ -35,7 +36,7 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
     widest_copy,
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent, is_multiple
@@ -43,6 +44,9 @@ from graph.types import Array, numpy_dtype
 
 MANY = 512
 """The rows for which a product of any number of them is cut."""
+
+FEW = 8
+"""Fewer rows than this fill less than half of the sums of an instruction of tensor cores."""
 
 
 def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
@@ -77,13 +81,20 @@ def gpu_gemm(body: Body, machine: Machine) -> Draft | None:
 
 
 def _layer(match: Match, body: Body, machine: Machine) -> _Layer:
-    """The product as it is cut, for tensor cores where both matrices are of a type that they multiply."""
-    work, gpu = Work(MANY if isinstance(match.rows, Extent) else match.rows, match.columns, match.depth), machine.gpu
+    """The product as it is cut, for tensor cores where both matrices are of a type that they multiply. Of few rows most of their
+    sums are unused, so that threads by themselves are a choice there."""
     elements = [element_named(element_of(body.graph.inputs[i][0])) for i in (match.left, match.right)]
-    if has_tensor_cores(machine, *elements):
-        listed = tensor_tiles(gpu, elements[0].bits // 8)
-        return _Layer(match, choose("tile", listed, lambda tile: tensor_cycles(tile, work, gpu)))
-    return _Layer(match, choose("tile", tiles(gpu), lambda tile: cycles(tile, work, gpu)))
+    rows, size, gpu = MANY if isinstance(match.rows, Extent) else match.rows, elements[0].bits // 8, machine.gpu
+    work, listed = Work(rows, match.columns, match.depth, bytes=size), list[BlockTile | TensorTile]()
+    is_multiplied = has_tensor_cores(machine, *elements)
+    if is_multiplied:
+        listed += tensor_tiles(gpu, size)
+    if not is_multiplied or rows < FEW:
+        listed += tiles(gpu)
+    asked: Callable[[BlockTile | TensorTile], Demand] = lambda tile: (  # noqa: E731
+        tensor_demand(tile, work) if isinstance(tile, TensorTile) else demand(tile, work)
+    )
+    return _Layer(match, choose("tile", listed, ranking(listed, asked, gpu)))
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Value, element_named
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.matmul.product import find_value_product
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
 from accelerators.tvm.kernels.shared.gpu_product import own_thread
 from accelerators.tvm.kernels.shared.gpu_tile import Work
 from accelerators.tvm.kernels.shared.heads import Heads, found_in
@@ -17,10 +18,13 @@ from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import TwoSided
 from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.viewed_sides import viewed_side
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
+
+MANY_HEADS, MANY = 12, 128
+"""The heads, and the rows, columns and products of a sum, for which a product of any number of them is cut."""
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
@@ -30,28 +34,28 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     if match is None or not has_tensor_cores(machine, *elements):
         return None
     sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
-    if any(isinstance(size, Extent) for size in sizes):
-        return None
     *batch, rows, columns, depth = sizes
     heads = Heads.of(body, "product", tuple(batch))
-    work = Work(rows, columns, depth, heads.count)
-    listed = tensor_tiles(machine.gpu, elements[0].bits // 8)
-    tile = choose("tile", listed, lambda tile: tensor_cycles(tile, work, machine.gpu))
-    _write(match, heads, tile, work)
+    high, wide, deep = (MANY if isinstance(size, Extent) else size for size in (rows, columns, depth))
+    count, size = MANY_HEADS if isinstance(heads.count, Extent) else heads.count, elements[0].bits // 8
+    work, listed = Work(high, wide, deep, count, size), list(tensor_tiles(machine.gpu, size))
+    tile = choose("tile", listed, ranking(listed, lambda tile: tensor_demand(tile, work), machine.gpu))
+    _write(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")
 
 
-def _write(match: TwoSided, heads: Heads, tile: TensorTile, work: Work) -> None:
-    """A block for each tile of each head."""
-    kernel, rows, columns, depth = heads.kernel, work.rows, work.columns, work.depth
-    blocks, bands, steps = -(-columns // tile.columns), -(-rows // tile.rows), tile.steps(depth)
+def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, int, int]) -> None:
+    """A block for each tile of each head. Of rows, of columns and of the depth there may be any number."""
+    kernel, (rows, columns, depth) = heads.kernel, sizes
+    deep = tile.slices * tile.depth
+    blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, deep)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
-    covered = steps * tile.slices * tile.depth, bands * tile.rows, blocks * tile.columns
+    covered = [_covered(size, each) for size, each in ((depth, deep), (rows, tile.rows), (columns, tile.columns))]
     with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
         head, own = heads.head(number), own_thread(tile, thread)
         top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
         left = viewed_side(
-            heads.read(match.left), head, tile, own, tile.rows, (depth, rows), covered[:2],
+            heads.read(match.left), head, tile, own, tile.rows, (depth, rows), (covered[0], covered[1]),
             lambda step, spot: (step * tile.depth + spot.k, top + spot.at), is_left=True,
         )
         right = viewed_side(
@@ -65,7 +69,12 @@ def _write(match: TwoSided, heads: Heads, tile: TensorTile, work: Work) -> None:
             write(result.buffer, (result.at(head, row, column),), finished(total, head, row, column))
 
         bounds = (
-            None if rows % tile.rows == 0 else as_index(rows) - top,
-            None if columns % tile.columns == 0 else as_index(columns) - first,
+            None if is_multiple(rows, tile.rows) else as_index(rows) - top,
+            None if is_multiple(columns, tile.columns) else as_index(columns) - first,
         )
         TensorProduct(kernel, tile, thread, left, right).write(steps, store, bounds)
+
+
+def _covered(size: int, each: int) -> int | None:
+    """So many rows, columns or products as whole parts have; None where that follows from a size of the call."""
+    return None if isinstance(size, Extent) else -(-size // each) * each

@@ -6,6 +6,7 @@ sums begin with, which holds the bias and what the image's zero point adds, is a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import attrs
@@ -30,6 +31,7 @@ from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
 from accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -39,7 +41,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
 from accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,
@@ -48,7 +50,7 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
     widest_copy,
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.machine.machine import Machine
 from graph.types import Array
 
@@ -71,14 +73,15 @@ class _Layer:
     def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
         """The cut that takes the fewest cycles. Where bytes are read one by one each thread stays at one row."""
         groups, gpu = shape.groups, machine.gpu
-        work = Work(
-            shape.batch * shape.window.pixels, shape.outs // groups, shape.channels // groups * shape.window.count, groups
-        )
+        rows, depth = shape.batch * shape.window.pixels, shape.channels // groups * shape.window.count
+        stored = shape.batch * math.prod(shape.window.sizes) * shape.channels + shape.outs * depth
+        work = Work(rows, shape.outs // groups, depth, groups, 1, stored)
         if has_tensor_cores(machine, uint8, int8):
             lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
             listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
-            return cls(shape, zero, choose("tile", listed, lambda tile: tensor_cycles(tile, work, gpu)))
-        return cls(shape, zero, choose("tile", tiles(gpu), lambda tile: cycles(tile, work, gpu)))
+            return cls(shape, zero, choose("tile", listed, ranking(listed, lambda tile: tensor_demand(tile, work), gpu)))
+        single = list(tiles(gpu))
+        return cls(shape, zero, choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu)))
 
     @property
     def schedule(self) -> str:

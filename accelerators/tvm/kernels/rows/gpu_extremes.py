@@ -11,11 +11,13 @@ from typing import Any
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.rows.row_steps import axes_of
 from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_reducers import FLOATS, extreme_of
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.schedules.choosing import schedule
 from graph.node import Node
+
+FLOATS = frozenset(("float16", "float32", "float64"))
+"""The element types of floating point that it takes."""
 
 
 def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
@@ -34,7 +36,7 @@ def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
 def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
     te, dtype = part("te"), element_of(node[0])
     largest, keep = node.op == "ReduceMax", node.attrs.get("keepdims", 1)
-    reducer = extreme_of(dtype, largest)
+    reducer = _extreme_of(dtype, largest)
     given = te.placeholder(shape, dtype, "x0")
     along = {axis: te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in axes}
 
@@ -44,3 +46,14 @@ def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
         return reducer(given(*position), axis=list(along.values()))
 
     return te.create_prim_func([given, te.compute(shape_of(node[0]), at, name="out")])
+
+
+def _extreme_of(dtype: str, largest: bool) -> Any:
+    """TVM's reducer to the largest or smallest number; NaN wins."""
+    te, tirx = part("te"), part("tirx")
+
+    def join(a: Any, b: Any) -> Any:
+        better = tirx.Select(a > b if largest else a < b, a, b)
+        return tirx.Select(a <= tirx.const(math.inf, dtype), better, a)
+
+    return te.comm_reducer(join, lambda kind: tirx.const(-math.inf if largest else math.inf, kind))

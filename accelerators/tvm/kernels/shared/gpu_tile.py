@@ -6,11 +6,11 @@ same order every time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import attrs
 
+from accelerators.tvm.kernels.shared.gpu_cost import Demand
 from accelerators.tvm.machine.gpu import Gpu
 
 STAGES = 2
@@ -70,6 +70,20 @@ class Work:
     depth: int
     parts: int = 1
     """The number of such products beside each other."""
+    bytes: int = 4
+    """What a number takes in memory."""
+    read: int | None = None
+    """How many numbers both matrices are in memory, where that is not what they are as matrices."""
+
+    def blocks(self, rows: int, columns: int) -> int:
+        """How many tiles of so many rows and columns there are."""
+        return -(-self.rows // rows) * -(-self.columns // columns) * self.parts
+
+    @property
+    def moved(self) -> int:
+        """The bytes that are read and written, each once."""
+        read = self.parts * self.depth * (self.rows + self.columns) if self.read is None else self.read
+        return self.bytes * (read + self.parts * self.rows * self.columns)
 
 
 _SHAPES = (
@@ -99,33 +113,30 @@ def tiles(gpu: Gpu) -> Iterator[BlockTile]:
 _LATENCY = 500
 """The cycles until what is read from memory is there, as much of them as the work on the step before does not hide."""
 
-_START = 1500
-"""The cycles that a block takes beside its steps."""
-
 _LANES = 128
 """The products that a core makes in a cycle."""
 
 _SHARED_BANDWIDTH = 128
-_GLOBAL_BANDWIDTH = 40
-"""The bytes that a core reads in a cycle."""
+"""The bytes that a core reads from shared memory in a cycle."""
 
-_CORE_THREADS, _CORE_SHARED, _OTHER_REGISTERS = 2048, 100 << 10, 40
+_OTHER_REGISTERS = 40
+"""The registers of a thread beside those for sums and operands."""
 
 
-def cycles(tile: BlockTile, work: Work, gpu: Gpu) -> float:
-    """About how long the product takes; it ranks tiles, no more."""
-    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns) * work.parts
-    registers = tile.high * tile.wide + 2 * (tile.high + tile.wide) + _OTHER_REGISTERS
-    resident = max(1, min(
-        _CORE_THREADS // tile.threads, _CORE_SHARED // tile.shared, gpu.registers // (registers * tile.threads)
-    ))
-    on_core = -(-blocks // gpu.cores)
-    steps = tile.steps(work.depth)
-    products = tile.rows * tile.columns * tile.depth * tile.slices
+def demand(tile: BlockTile, work: Work) -> Demand:
+    """What a product asks of a GPU that is cut so."""
     read = 4 * tile.threads * tile.depth * (tile.high + tile.wide) / 2
-    busy = max(products / _LANES, read / _SHARED_BANDWIDTH)
-    fetched = 4 * tile.depth * tile.slices * (tile.rows + tile.columns) / _GLOBAL_BANDWIDTH
-    alone = _LATENCY / 2 + tile.depth * (tile.high * tile.wide + tile.high + tile.wide) * max(1, tile.threads / _LANES)
-    throughput = on_core * steps * max(busy, fetched)
-    waiting = math.ceil(on_core / resident) * steps * alone
-    return max(throughput, waiting) + math.ceil(on_core / resident) * (_START + 8 * tile.slices * tile.high * tile.wide)
+    own = tile.depth * (tile.high * tile.wide + tile.high + tile.wide) * max(1, tile.threads / _LANES)
+    return Demand(
+        blocks=work.blocks(tile.rows, tile.columns),
+        threads=tile.threads,
+        shared=tile.shared,
+        registers=tile.high * tile.wide + 2 * (tile.high + tile.wide) + _OTHER_REGISTERS,
+        steps=tile.steps(work.depth),
+        multiplying=tile.rows * tile.columns * tile.depth * tile.slices / _LANES,
+        loading=read / _SHARED_BANDWIDTH,
+        alone=_LATENCY / 2 + own,
+        fetched=work.bytes * tile.depth * tile.slices * (tile.rows + tile.columns),
+        ending=8 * tile.slices * tile.high * tile.wide,
+        moved=work.moved,
+    )

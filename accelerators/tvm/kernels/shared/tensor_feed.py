@@ -34,6 +34,7 @@ from accelerators.tvm.kernels.language.values import as_index, constant
 from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_multiple
 
 WORD = 4
 """The bytes that a thread fills at once with what stands for numbers beside the matrix."""
@@ -186,7 +187,7 @@ def has_tensor_cores(machine: Machine, *elements: Element) -> bool:
 
 def widest_copy(size: int, *counts: int) -> int:
     """The most neighbours that are copied at once where numbers of this size stand at multiples of these counts."""
-    return next((copied // size for copied in COPIES if all(count * size % copied == 0 for count in counts)), 1)
+    return next((copied // size for copied in COPIES if all(is_multiple(count * size, copied) for count in counts)), 1)
 
 
 def packed_tensor_side(tile: TensorTile, own: Value, extent: int, buffer: Buffer, first: Value) -> TensorSide:

@@ -5,7 +5,7 @@ way. So there is one barrier a step."""
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Kernel, Value, uint32
+from accelerators.tvm.kernels.language import Kernel, Operand, Value, uint32
 from accelerators.tvm.kernels.language.tensor_cores import (
     HIGH,
     MULTIPLY,
@@ -39,14 +39,19 @@ class TensorProduct:
         self.has_copies = self.left.is_copied or self.right.is_copied
         self.sums = kernel.stack("sums", sums_of(left.buffer.element), (tile.sums,))
 
-    def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
-        bounds; a bound of None is never reached."""
+    def write(self, steps: Operand, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
+        """All of it: so many steps, which may be known only while running, then each sum is stored at its row and column of the
+        tile, as far as they are less than the bounds; a bound of None is never reached."""
         kernel, ahead = self.kernel, self.tile.stages - 1
         for number in range(self.tile.sums):
             self.sums[number] = 0
+        is_open = not isinstance(steps, int)
         for stage in range(ahead):
-            if stage < steps:
+            if is_open:
+                with kernel.when(as_index(stage) < steps):
+                    self._begin(as_index(stage), as_index(stage))
+                    self._end(as_index(stage))
+            elif stage < steps:
                 self._begin(as_index(stage), as_index(stage))
                 self._end(as_index(stage))
             self._close()
@@ -54,12 +59,12 @@ class TensorProduct:
             if self.has_copies:
                 kernel.do(WAITS[ahead - 1]())
             kernel.barrier()
-            if steps > ahead:
+            if is_open or steps > ahead:
                 with kernel.when(step + ahead < steps):
                     self._begin(step + ahead, (step + ahead) % self.tile.stages)
             self._close()
             self._multiply(step % self.tile.stages)
-            if steps > ahead and not (self.left.is_copied and self.right.is_copied):
+            if (is_open or steps > ahead) and not (self.left.is_copied and self.right.is_copied):
                 with kernel.when(step + ahead < steps):
                     self._end((step + ahead) % self.tile.stages)
         get, put = self.sums.__getitem__, self.sums.__setitem__

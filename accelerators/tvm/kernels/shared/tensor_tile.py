@@ -3,12 +3,12 @@ among the warps, as `gpu_tile.py` has them for single numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import attrs
 
 from accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
+from accelerators.tvm.kernels.shared.gpu_cost import Demand
 from accelerators.tvm.kernels.shared.gpu_tile import Work
 from accelerators.tvm.machine.gpu import Gpu
 
@@ -77,12 +77,14 @@ def pitch(count: int, size: int, turned: bool) -> int:
     return count + (LINE // size if turned or size == 2 else PART)
 
 
-_SHAPES = (
-    (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64), (64, 64, 32, 32), (128, 32, 32, 32), (32, 128, 32, 32),
-    (64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16), (32, 32, 32, 32), (16, 64, 16, 16), (16, 32, 16, 16), (64, 16, 16, 16),
-    (32, 16, 16, 16), (16, 16, 16, 16),
-)
-"""Rows and columns of a block, and of a warp."""
+_WARPS = (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
+"""Rows and columns of a warp."""
+
+_SIDES = 128, 96, 64, 48, 32, 16
+"""The rows of a block, and its columns, where they are a multiple of a warp's."""
+
+_MOST_WARPS = 8
+"""The most warps of a slice."""
 
 _DEPTHS = 32, 64, 128
 """The bytes along the depth of a step."""
@@ -94,7 +96,11 @@ _MOST_THREADS = 512
 
 def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
     """All cuts of numbers of so many bytes whose blocks the GPU runs."""
-    for rows, columns, high, wide in _SHAPES:
+    shapes = [
+        (rows, columns, high, wide) for high, wide in _WARPS for rows in _SIDES for columns in _SIDES
+        if rows % high == 0 and columns % wide == 0 and rows // high * (columns // wide) <= _MOST_WARPS
+    ]
+    for rows, columns, high, wide in shapes:
         for depth in _DEPTHS:
             for slices in _SLICES:
                 for stages in _STAGES:
@@ -106,9 +112,6 @@ def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
 _LATENCY = 600
 """The cycles until what is read from memory is there."""
 
-_START = 1500
-"""The cycles that a block takes beside its steps."""
-
 _PRODUCT_BYTES = 2048
 """The products that a core's tensor cores make in a cycle, times the bytes of a number: 1024 of numbers of two bytes."""
 
@@ -116,28 +119,27 @@ _WARP_CYCLES = 4 * HIGH * WIDE * 2 * LINE / _PRODUCT_BYTES
 """The cycles of one instruction of a warp: a core has four schedulers, each with a tensor core of its own."""
 
 _SHARED_BANDWIDTH = 128
-_GLOBAL_BANDWIDTH = 40
-"""The bytes that a core reads in a cycle."""
+"""The bytes that a core reads from shared memory in a cycle."""
 
-_CORE_THREADS, _CORE_SHARED, _OTHER_REGISTERS = 2048, 100 << 10, 60
+_OTHER_REGISTERS = 60
+"""The registers of a thread beside those for sums and operands."""
 
 
-def tensor_cycles(tile: TensorTile, work: Work, gpu: Gpu) -> float:
-    """About how long the product takes; it ranks tiles, no more."""
-    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns) * work.parts
-    registers = tile.sums + (tile.high + tile.wide) // 4 + _OTHER_REGISTERS
-    resident = max(1, min(
-        _CORE_THREADS // tile.threads, _CORE_SHARED // tile.shared, gpu.registers // (registers * tile.threads)
-    ))
-    on_core = -(-blocks // gpu.cores)
-    steps = tile.steps(work.depth)
+def tensor_demand(tile: TensorTile, work: Work) -> Demand:
+    """What a product asks of a GPU that is cut so."""
     warps = tile.threads // WARP
-    products = tile.rows * tile.columns * tile.depth * tile.slices
     read = tile.bytes * warps * tile.depth * (tile.high + tile.wide)
-    busy = max(tile.bytes * products / _PRODUCT_BYTES, read / _SHARED_BANDWIDTH)
-    fetched = tile.bytes * tile.depth * tile.slices * (tile.rows + tile.columns) / _GLOBAL_BANDWIDTH
     own = tile.high // HIGH * (tile.wide // WIDE) * (tile.depth // tile.deep) * _WARP_CYCLES * max(1.0, warps / 4)
-    alone = own + _LATENCY / tile.stages
-    throughput = on_core * steps * max(busy, fetched)
-    waiting = math.ceil(on_core / resident) * steps * alone
-    return max(throughput, waiting) + math.ceil(on_core / resident) * (_START + 8 * tile.slices * tile.sums)
+    return Demand(
+        blocks=work.blocks(tile.rows, tile.columns),
+        threads=tile.threads,
+        shared=tile.shared,
+        registers=tile.sums + (tile.high + tile.wide) // 4 + _OTHER_REGISTERS,
+        steps=tile.steps(work.depth),
+        multiplying=tile.bytes * tile.rows * tile.columns * tile.depth * tile.slices / _PRODUCT_BYTES,
+        loading=read / _SHARED_BANDWIDTH,
+        alone=_LATENCY / tile.stages + own,
+        fetched=tile.bytes * tile.depth * tile.slices * (tile.rows + tile.columns),
+        ending=8 * tile.slices * tile.sums,
+        moved=work.moved,
+    )

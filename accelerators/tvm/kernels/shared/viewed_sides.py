@@ -22,19 +22,20 @@ def viewed_side(
     own: Value,
     extent: int,
     sizes: tuple[int, int],
-    covered: tuple[int, int],
+    covered: tuple[int | None, int | None],
     position_of: PositionOf,
     is_left: bool = False,
 ) -> TensorSide:
     """A head's matrix, of which a step has `extent` rows or columns of the tile's depth. `sizes` are its depth and the number of
-    its rows or columns; all steps of all tiles cover so many of both, and what is beyond the matrix counts as zero."""
+    its rows or columns; all steps of all tiles cover so many of both, which is None where any number is, and what is beyond the
+    matrix counts as zero."""
     deep, beside = (-1, -2) if is_left else (-2, -1)
     turned = view.strides.steps[deep] == 1
     lanes = neighbours(view, deep if turned else beside, sizes[0] if turned else sizes[1])
 
     def source(step: Value, spot: Spot) -> Source:
         k, at = position_of(step, spot)
-        tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most > size]
+        tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
         position = view.at(head, at, k) if is_left else view.at(head, k, at)
         return Source((position,), all_of(tests) if tests else None)
 

@@ -46,10 +46,10 @@ def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value)
         total = squares.vector(lanes, block * lanes)
         for d in range(1, size):
             total = total + squares.vector(lanes, block * lanes + d)
-        write(y, (n, block, p, 0), _scaled(root, read(x, (n, block, p, 0), lanes), total))
+        write(y, (n, block, p, 0), normalized(root, read(x, (n, block, p, 0), lanes), total))
 
 
-def _scaled(root: Node, x: Value, total: Value) -> Value:
+def normalized(root: Node, x: Value, total: Value) -> Value:
     """x over a power of the mean square; the usual power is made of square roots."""
     alpha, beta, bias = (float(root.attrs.get(*pair)) for pair in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
     base = total * (alpha / int(root.attrs["size"])) + bias

@@ -91,7 +91,7 @@ def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[S
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
     """MaxPool, AveragePool or LpPool by itself; None for any other body."""
     node = body.ops[0]
-    reducer = _reducer(node)
+    reducer = reducer_of(node)
     if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1:
         return None
     shape, wanted, element = shape_of(body.graph.inputs[0][0]), shape_of(node[0]), element_of(node[0])
@@ -106,7 +106,8 @@ def plain_pool(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "plain pool")
 
 
-def _reducer(node: Node) -> Reducer | None:
+def reducer_of(node: Node) -> Reducer | None:
+    """How the op joins the numbers of a window; None for other ops, and for other powers than 1 and 2."""
     if node.op == "LpPool":
         return NORMS.get(node.attrs.get("p", 2))
     return {"MaxPool": LARGEST, "AveragePool": MEAN}.get(str(node.op))
@@ -141,9 +142,9 @@ class _Writing:
                     number = self.reducer.taken(read(self.x, (channel, *at, column)))
                     joined = self.reducer.joined(columns[column + last.before], number)
                     columns[column + last.before] = joined
-            counted = [self._counted(d, first) for d, first in zip(outer, firsts, strict=True)]
+            along = [counted(d, first, self.reducer, self.is_padding_counted) for d, first in zip(outer, firsts, strict=True)]
             with kernel.loop(last.out, "i") as i:
-                self._result((channel, *rows, i), columns, counted)
+                self._result((channel, *rows, i), columns, along)
 
     def _first(self, d: Sliding, window: Operand) -> Value:
         """Where a window begins; before the input it is negative."""
@@ -158,21 +159,22 @@ class _Writing:
                 blocks.enter_context(self.kernel.when(position < d.own))
         return blocks
 
-    def _result(self, position: tuple[Operand, ...], columns: Buffer, counted: list[Value]) -> None:
+    def _result(self, position: tuple[Operand, ...], columns: Buffer, along: list[Value]) -> None:
         """Join the columns that a window sees."""
         last, i = self.windows[-1], position[-1]
         total = self.kernel.stack("total", self.element, (1,))
         total[0] = columns[i * last.step]
         with self.kernel.loop(last.size - 1, "k") as k:
             total[0] = self.reducer.joined(total[0], columns[i * last.step + (k + 1) * last.gap])
-        count = reduce(lambda a, b: a * b, [self._counted(last, self._first(last, i)), *counted])
+        count = reduce(lambda a, b: a * b, [counted(last, self._first(last, i), self.reducer, self.is_padding_counted), *along])
         write(self.y, position, self.reducer.finished(total[0], count.cast(self.element)))
 
-    def _counted(self, d: Sliding, first: Value) -> Value:
-        """How many positions of a window count."""
-        if self.reducer is not MEAN or d.is_inside or (self.is_padding_counted and d.reach <= d.before + d.own + d.after):
-            return as_index(d.size)
-        low, high = (-d.before, d.own + d.after) if self.is_padding_counted else (0, d.own)
-        skipped = maximum(low - first + d.gap - 1, 0) // d.gap
-        behind = maximum(minimum((high - first + d.gap - 1) // d.gap, d.size), skipped)
-        return maximum(behind - skipped, 1)
+
+def counted(d: Sliding, first: Value, reducer: Reducer, is_padding_counted: bool) -> Value:
+    """How many positions of a window that begins here count along a dimension."""
+    if reducer is not MEAN or d.is_inside or (is_padding_counted and d.reach <= d.before + d.own + d.after):
+        return as_index(d.size)
+    low, high = (-d.before, d.own + d.after) if is_padding_counted else (0, d.own)
+    skipped = maximum(low - first + d.gap - 1, 0) // d.gap
+    behind = maximum(minimum((high - first + d.gap - 1) // d.gap, d.size), skipped)
+    return maximum(behind - skipped, 1)

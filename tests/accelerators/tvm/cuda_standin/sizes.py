@@ -105,8 +105,3 @@ def test_sizes_that_were_kept_make_room(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(pt.RunError, match="its values and weights take"):
         model(ids(4, 600))
     agrees(model, reference, ids(1, 2))
-
-
-def test_tensor_cores_have_no_form_for_any_size() -> None:
-    model = pt.compile(embedding(), "cuda", config={**PLAIN, "PRECISION": "f16"})
-    assert model.report.notes[0] == "cuda_0: compiled for each size: kernels for tensor cores have no form for any size"

@@ -16,7 +16,8 @@ from accelerators.tvm.kernels.attention import gpu_attention
 from accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
 from accelerators.tvm.kernels.convolution import gpu_conv
 from accelerators.tvm.kernels.matmul import gpu_gemm
-from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, cycles, tiles
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
+from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, demand, tiles
 from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled
@@ -161,9 +162,9 @@ def test_all_stages_of_a_kernel_are_bound_to_threads(opencl: None) -> None:
 def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
     """Those of ResNet-50; dlight's tiles leave up to nine tenths of the cores idle."""
     gpu = cuda_gpu("sm_80")
-    tile = min(tiles(gpu), key=lambda tile: cycles(tile, work, gpu))
-    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns)
-    assert blocks >= 60 and tile.threads >= 64 and tile.shared <= gpu.shared
+    cuts = list(tiles(gpu))
+    tile = min(cuts, key=ranking(cuts, lambda tile: demand(tile, work), gpu))
+    assert work.blocks(tile.rows, tile.columns) >= 100 and tile.threads >= gpu.warp and tile.shared <= gpu.shared
 
 
 @needs_nvcc

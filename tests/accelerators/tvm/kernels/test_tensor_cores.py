@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,16 +21,17 @@ from accelerators.tvm.kernels.language import Kernel, uint16, uint32
 from accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
-from accelerators.tvm.kernels.shared.gpu_tile import Work
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
+from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work
 from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_cycles, tensor_tiles
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
 from accelerators.tvm.machine.gpu import cuda_gpu
 from accelerators.tvm.machine.machine import gpu_machine
 from graph.interpret import interpret
 from graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
-from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
+from tests.accelerators.tvm.lockstep import Hazard, launched, run, without_barriers
 from tests.accelerators.tvm.running import compiled, doubled
 
 pytest.importorskip("tvm")
@@ -225,12 +227,40 @@ def test_constants_that_are_no_numbers_stay() -> None:
     np.testing.assert_array_equal(round_to_tf32(given.copy()), [np.inf, -np.inf, np.nan, np.inf, 0, -1])
 
 
-@pytest.mark.parametrize("work", [Work(128, 768, 768), Work(128, 3072, 768), Work(512, 49, 4608), Work(1, 1000, 2048)], ids=str)
-def test_products_with_few_outputs_fill_the_gpu(work: Work) -> None:
-    gpu = cuda_gpu("sm_80")
-    tile = min(tensor_tiles(gpu), key=lambda tile: tensor_cycles(tile, work, gpu))
-    blocks = -(-work.rows // tile.rows) * -(-work.columns // tile.columns)
-    assert blocks >= 60 and tile.threads >= 64 and tile.shared <= gpu.shared
+WORKS = [
+    *[Work(128, *sizes) for sizes in ((768, 768), (3072, 768), (768, 3072), (2304, 768))],
+    Work(512, 49, 4608), Work(512, 49, 2048), Work(2048, 49, 512), Work(64, 3136, 576), Work(128, 784, 512),
+]
+"""Products of BERT, GPT-2 and ResNet-50."""
+
+
+@sizes_of_numbers
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_products_with_few_outputs_fill_the_gpu(size: int, work: Work) -> None:
+    gpu, work = cuda_gpu("sm_80"), attrs.evolve(work, bytes=size)
+    cuts = list(tensor_tiles(gpu, size))
+    tile = min(cuts, key=ranking(cuts, lambda tile: tensor_demand(tile, work), gpu))
+    assert work.blocks(tile.rows, tile.columns) >= 100 and tile.threads >= 64 and tile.shared <= gpu.shared
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_single_row_has_threads_by_themselves(dtype: str) -> None:
+    """The last product of ResNet-50: tensor cores would use a sixteenth of their sums, on 63 blocks."""
+    body = make_body(pt.apply_pass(pt.Graph([product(dtype, 1, 2048, 1000)]), "InferShape"))
+    draft = draft_kernel(body, gpu_machine("sm_80", takes_tf32=True))
+    assert draft is not None and draft.kernel is not None and draft.schedule == "gpu_gemm"
+    assert launched(draft.kernel)[0] >= 100
+
+
+@EXAMPLES
+@given(st.sampled_from(["float16", "bfloat16", "float32"]), st.integers(1, 7), st.sampled_from([3, 34, 64]), st.integers(2, 70))
+def test_few_rows_of_threads_by_themselves(dtype: str, rows: int, depth: int, columns: int) -> None:
+    x = pt.variable("x", dtype, (rows, depth))
+    out = pt.op("Relu", pt.op("MatMul", x, pt.constant(numbers(depth, columns, dtype=dtype))))
+    cut = BlockTile(1, 8, 1, 4, 8, 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_gemm, "choose", lambda name, candidates, cost: next(tile for tile in candidates if tile == cut))
+        matches(out, "gpu_gemm", numbers(rows, depth, dtype=dtype, seed=2))
 
 
 def moved(is_awaited: bool, is_guarded: bool) -> None:

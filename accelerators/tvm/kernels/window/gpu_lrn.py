@@ -1,0 +1,46 @@
+"""Local response normalisation on a GPU: a thread for each result, which reads the channels around its own. Numbers of two bytes
+are read and written as they are; `lrn.py` is the kernel for processors."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import float32, if_inside
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.window.lrn import normalized
+from accelerators.tvm.machine.machine import Machine
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+
+def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
+    """LRN by itself, of numbers that are computed with as float32; None for any other body."""
+    node = body.ops[0]
+    shape = real_shape(node[0])
+    if len(body.ops) != 1 or node.domain or shape is None or len(shape) < 3 or 0 in shape:
+        return None
+    problem, size, threads = Problem.of(body), int(node.attrs["size"]), min(THREADS, machine.gpu.threads)
+    flat = shape[0], shape[1], math.prod(shape[2:])
+    kernel, (x,), (y,) = problem.kernel("lrn", {0: flat}, [flat])
+    channels, pixels, count = flat[1], flat[2], math.prod(flat)
+    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            pixel = kernel.name_value("pixel", item % pixels)
+            channel = kernel.name_value("channel", item // pixels % channels)
+            picture = kernel.name_value("picture", item // (pixels * channels))
+            total = kernel.stack("total", float32, (1,))
+            total[0] = 0.0
+            with kernel.loop(size, "tap") as tap:
+                other = kernel.name_value("other", channel + tap - (size - 1) // 2)
+                number = read(x, (picture, other, pixel))
+                squared = total[0] + number * number
+                total[0] = if_inside((other >= 0) & (other < channels), squared, total[0])
+            at = picture, channel, pixel
+            write(y, at, normalized(node, read(x, at), total[0]))
+    return problem.draft(kernel, "gpu_lrn")

@@ -1,0 +1,92 @@
+"""Pools of floats on a GPU: a thread for each result, which joins the numbers of its window; `plain_pool.py` is the kernel for
+processors. Numbers of two bytes are read and written as they are, and joined in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import attrs
+
+from accelerators.tvm.bodies.body import Body, element_of, shape_of
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import FLOATS, computed_as, read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.reducers import Reducer
+from accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
+from accelerators.tvm.machine.machine import Machine
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+
+def gpu_pool(body: Body, machine: Machine) -> Draft | None:
+    """MaxPool, AveragePool or LpPool of floats by itself, which does not return positions; None for any other body."""
+    node = body.ops[0]
+    reducer = reducer_of(node)
+    if len(body.ops) != 1 or reducer is None or len(node.output_names) != 1 or element_of(node[0]) not in FLOATS:
+        return None
+    shape, wanted = shape_of(body.graph.inputs[0][0]), shape_of(node[0])
+    if len(shape) < 3 or 0 in (*shape, *wanted):
+        return None
+    windows, problem, channels = slidings(node, shape, wanted), Problem.of(body), math.prod(shape[:2])
+    flat = (channels, *shape[2:]), (channels, *wanted[2:])
+    kernel, (x,), (y,) = problem.kernel("pool", {0: flat[0]}, [flat[1]])
+    pool = _Pool(kernel, x, y, windows, reducer, bool(node.attrs.get("count_include_pad", 0)))
+    pool.write(channels, min(THREADS, machine.gpu.threads))
+    return problem.draft(kernel, "gpu_pool")
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Pool:
+    """The window of a pool, and the image that it slides over."""
+
+    kernel: Kernel
+    x: Buffer
+    y: Buffer
+    windows: tuple[Sliding, ...]
+    reducer: Reducer
+    is_padding_counted: bool
+    """Is a mean that of the padding too?"""
+
+    def write(self, channels: int, threads: int) -> None:
+        """A thread for each result."""
+        kernel, sizes = self.kernel, [d.out for d in self.windows]
+        count = channels * math.prod(sizes)
+        with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+            item = kernel.name_value("item", block * threads + thread)
+            with kernel.when(item < count):
+                channel = kernel.name_value("channel", item // math.prod(sizes))
+                at = [
+                    kernel.name_value(f"at{d}", item // math.prod(sizes[d + 1 :]) % size) for d, size in enumerate(sizes)
+                ]
+                self._result(channel, at)
+
+    def _result(self, channel: Value, at: Sequence[Value]) -> None:
+        """The numbers of a window joined."""
+        kernel, element, reducer = self.kernel, computed_as(self.x.element), self.reducer
+        firsts = [
+            kernel.name_value(f"first{d}", i * window.step - window.before)
+            for d, (i, window) in enumerate(zip(at, self.windows, strict=True))
+        ]
+        total = kernel.stack("total", element, (1,))
+        total[0] = reducer.start
+        with ExitStack() as loops:
+            taps = [loops.enter_context(kernel.loop(d.size, f"tap{i}")) for i, d in enumerate(self.windows)]
+            positions = [
+                kernel.name_value(f"position{i}", first + tap * d.gap)
+                for i, (first, tap, d) in enumerate(zip(firsts, taps, self.windows, strict=True))
+            ]
+            tests = [
+                test for at_now, d in zip(positions, self.windows, strict=True) if not d.is_inside
+                for test in (at_now >= 0, at_now < d.own)
+            ]
+            joined = reducer.joined(total[0], reducer.taken(read(self.x, (channel, *positions))))
+            total[0] = if_inside(all_of(tests), joined, total[0]) if tests else joined
+        numbers: Operand = as_index(1)
+        for window, first in zip(self.windows, firsts, strict=True):
+            numbers = counted(window, first, reducer, self.is_padding_counted) * numbers
+        write(self.y, (channel, *at), reducer.finished(total[0], as_index(numbers).cast(element)))

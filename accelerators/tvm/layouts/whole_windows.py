@@ -1,0 +1,34 @@
+"""Pools of one window that is the whole image, as the reductions that they are: many threads share one then."""
+
+from __future__ import annotations
+
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from graph.graph import Graph
+from graph.node import Node, frozen_attrs
+from graph.rewrite import Rewriter, rewrite
+
+GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
+"""The name of such a pool of all pixels."""
+
+
+def widen_windows(graph: Graph) -> Graph:
+    """The graph with such pools renamed. Linear."""
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if _sees_all(node):
+            rewriter.keep(node, rewriter.rebuilt(node).evolve(op=GLOBAL[str(node.op)], attrs=frozen_attrs({})))
+        else:
+            rewriter.keep(node)
+
+    return rewrite(graph, visit) if any(map(_sees_all, graph.nodes)) else graph
+
+
+def _sees_all(node: Node) -> bool:
+    """Is the op a pool of one window, which has the size of the image and no padding?"""
+    if node.op not in GLOBAL or node.domain or len(node.output_names) != 1:
+        return False
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    if image is None or result is None or len(image) < 3 or any(size != 1 for size in result[2:]):
+        return False
+    is_padded = any(node.attrs.get("pads") or ()) or node.attrs.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    return not is_padded and tuple(node.attrs.get("kernel_shape") or ()) == tuple(image[2:])
