@@ -303,14 +303,12 @@ def test_convolutions_of_volumes_in_groups_are_compiled_for_each_size() -> None:
 
 
 def test_a_signal_s_convolutions_of_any_length() -> None:
-    """As networks of speech begin: lengths that are multiples of what they take steps of."""
+    """As networks of speech begin: any length, whether it is a multiple of their steps or not."""
     x = pt.variable("x", "float32", ("N", "L"))
     signal = pt.op("Unsqueeze", x, pt.constant(np.array([1])))
     first = pt.op("Relu", pt.op("Conv", signal, pt.constant(numbers(8, 1, 10)), strides=[5]))
     second = pt.op("Conv", first, pt.constant(numbers(8, 8, 3)), pt.constant(numbers(8)), strides=[2])
-    model = check(pt.Graph([second]), [{"x": numbers(n, length)} for n, length in [(1, 30), (2, 50), (1, 1600)]], 1e-4)
-    assert model(numbers(1, 33))[0].shape == (1, 8, 2)
-    assert len(specialized(model).sizes) == 1, "33 is no multiple of ten"
+    check(pt.Graph([second]), [{"x": numbers(n, length)} for n, length in [(1, 30), (2, 50), (1, 33), (1, 1600)]], 1e-4)
 
 
 @pytest.mark.slow
