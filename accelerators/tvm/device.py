@@ -102,6 +102,7 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
+        from accelerators.tvm.layouts.whole_sums import whole_sums
         from accelerators.tvm.prepare.implied import watch_implied
         from accelerators.tvm.sizes.any_size import SizedSubgraph
         from accelerators.tvm.sizes.enough_rows import enough_rows
@@ -113,6 +114,7 @@ class TvmAccelerator(Accelerator):
             if watch_implied(transformed)[1]:
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph)))
                 if self.machine(config).is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
                 try:

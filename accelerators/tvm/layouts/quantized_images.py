@@ -14,6 +14,7 @@ from accelerators.tvm.layouts.quantized_moves import join as join_plain
 from accelerators.tvm.layouts.quantized_moves import wanted_after
 from accelerators.tvm.layouts.quantized_walk import Walk
 from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless
+from accelerators.tvm.sizes.extent import is_less
 from graph.node import Node, frozen_attrs
 
 
@@ -49,7 +50,7 @@ def mean(walk: Walk, node: Node) -> bool | None:
     if window.dilations != (1, 1) or (node.attrs.get("count_include_pad", 0) and not window.is_inside):
         return None
     source, scaling = given
-    if not is_lossless(scaling.scale) or window.count * BYTE > LARGEST_SUM:
+    if not is_lossless(scaling.scale) or is_less(LARGEST_SUM, window.count * BYTE):
         return None
     read = walk.sides.unsigned(source, True)
     scale = walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")

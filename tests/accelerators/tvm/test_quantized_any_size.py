@@ -52,9 +52,9 @@ def layers() -> pt.Graph:
     return pt.Graph([quantized(second)], [x])
 
 
-def convolutions() -> pt.Graph:
+def convolutions(height: int | str = 20, width: int | str = 18) -> pt.Graph:
     """A residual block, a depthwise convolution and a classifier, quantized between all of them."""
-    image = pt.variable("image", "float32", ("N", 3, 20, 18))
+    image = pt.variable("image", "float32", ("N", 3, height, width))
     x = quantized(pt.op("Relu", pt.op("Conv", quantized(image), weight(16, 3, 3, 3), pads=[1] * 4, strides=[2, 2])))
     inner = quantized(pt.op("Relu", pt.op("Conv", x, weight(16, 16, 3, 3), pads=[1] * 4)))
     x = quantized(pt.op("Relu", pt.op("Add", quantized(pt.op("Conv", inner, weight(16, 16, 1, 1))), x)))

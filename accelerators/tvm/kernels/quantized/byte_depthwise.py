@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import reduce
+from collections.abc import Callable
+from functools import partial, reduce
 from itertools import groupby
 
 import attrs
@@ -15,7 +16,9 @@ import numpy as np
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, minimum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
 from accelerators.tvm.kernels.quantized.cut import FRAME, Shape
 from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
 from accelerators.tvm.kernels.quantized.following import make_following
@@ -24,10 +27,13 @@ from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, 
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.nest import is_shared_out
+from accelerators.tvm.kernels.shared.panels import by_size
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import start, starts
+from accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_TAPS
+from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array
 
 BAND = 0.5
@@ -57,7 +63,12 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("depthwise", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
     buffers = inputs[image], inputs[weight], inputs[beginning]
-    _Writing.of(shape, dot, machine, kernel, buffers, writer, int(root.attrs["zero"])).write()
+    bands, zero = _bands_of(kernel, shape, machine), int(root.attrs["zero"])
+
+    def write(pixels: int) -> None:
+        _Writing(shape, dot, kernel, buffers, writer, Frame(shape, bands.room, zero), bands, pixels).write()
+
+    _by_pixels(kernel, shape, machine, write)
     return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
 
 
@@ -65,6 +76,32 @@ def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
     """The rows that pass until the last thread is through with bands of so many."""
     bands = shape.images * math.ceil(shape.window.out[0] / rows)
     return math.ceil(bands / threads) * (rows + BAND)
+
+
+def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
+    """Bands of rows whose copy stays in a cache."""
+    window, products = shape.window, shape.window.pixels * shape.window.count * shape.channels
+    if window.is_any:
+        row = as_index(window.sizes[1]) * (window.strides[0] * shape.channels)
+        most = minimum(maximum(FRAME // row, 1), as_index(window.out[0]))
+        return bands_of_images(kernel, shape, most, 1, machine, is_shared_out(products, machine, BYTE_TAPS))
+    parallel = machine.threads_for(shape.batch * products, BYTE_TAPS) > 1
+    rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
+    if parallel:
+        tallest = min(rows, math.ceil(shape.images * window.out[0] / machine.threads))
+        rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
+    rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
+    return Bands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
+
+
+def _by_pixels(kernel: Kernel, shape: Shape, machine: Machine, write: Callable[[int], None]) -> None:
+    """Code for tiles of so many pixels that few of a row are left over; of images of any width for tiles of several sizes."""
+    wide, most = shape.window.out[1], machine.registers // 2
+    if isinstance(wide, Extent):
+        by_size(kernel, wide, {size: size + 1 for size in PIXELS[::-1] if size <= most}, write)
+        return
+    fitting = [size for size in PIXELS if size <= min(wide, most)]
+    write(choose("pixels", fitting, lambda size: math.ceil(wide / size) * (size + 1)))
 
 
 @attrs.frozen(slots=True)
@@ -114,40 +151,23 @@ class _Writing:
     """The image, the weights, and what the sums begin with."""
     writer: Writer
     frame: Frame
+    bands: Bands
     pixels: int
     """The number of pixels of a tile."""
-    parallel: bool
-
-    @classmethod
-    def of(
-        cls, shape: Shape, dot: Dot, machine: Machine, kernel: Kernel, buffers: tuple[Buffer, Buffer, Buffer], writer: Writer,
-        zero: int,
-    ) -> _Writing:
-        """Cut for a machine: bands whose copy stays in a cache, tiles that leave few pixels of a row over."""
-        window = shape.window
-        parallel = machine.threads_for(shape.batch * window.pixels * window.count * shape.channels, BYTE_TAPS) > 1
-        rows = max(1, min(window.out[0], FRAME // (window.strides[0] * window.sizes[1] * shape.channels)))
-        if parallel:
-            tallest = min(rows, math.ceil(shape.images * window.out[0] / machine.threads))
-            rows = min(range(tallest, 0, -1), key=lambda rows: _until_the_last(shape, rows, machine.threads))
-        rows = math.ceil(window.out[0] / math.ceil(window.out[0] / rows))
-        fitting = [size for size in PIXELS if size <= min(window.out[1], machine.registers // 2)]
-        pixels = choose("pixels", fitting, lambda size: math.ceil(window.out[1] / size) * (size + 1))
-        return cls(shape, dot, kernel, buffers, writer, Frame(shape, rows, zero), pixels, parallel)
 
     def write(self) -> None:
         """The tasks: images and bands of rows; then tiles of each row, then vectors of channels."""
         kernel, window, frame, packed = self.kernel, self.shape.window, self.frame, _Packed(self.dot, self.shape)
-        bands = math.ceil(window.out[0] / frame.rows)
-        with kernel.tasks(self.shape.batch * bands, "task", self.parallel) as task:
-            n = kernel.name_value("n", task // bands)
-            top = kernel.name_value("top", minimum(task % bands * frame.rows, window.out[0] - frame.rows))
+        bands, name = self.bands, partial(kept, kernel, is_kept=window.is_any)
+        with kernel.tasks(self.shape.batch * bands.count, "task", bands.parallel) as task:
+            n = name("n", task // bands.count)
+            top = name("top", minimum(task % bands.count * bands.rows, window.out[0] - bands.rows))
             image = None
             if self.shape.copies:
                 image = frame.memory(kernel)
                 frame.write(kernel, self.buffers[0], image, n, top)
-            across = math.ceil(window.out[1] / self.pixels)
-            with kernel.loop(frame.rows, "row") as row, kernel.loop(across, "tile") as tile:
+            across = pieces(window.out[1], self.pixels)
+            with kernel.loop(bands.rows, "row") as row, kernel.loop(across, "tile") as tile:
                 column = kernel.name_value("column", start(tile, self.pixels, window.out[1]))
                 line = row if image is not None else top + row
                 pixel = line * (window.strides[0] * self._wide(image)) + column * window.strides[1]

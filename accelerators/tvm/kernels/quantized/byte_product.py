@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import attrs
 
@@ -22,9 +23,11 @@ from accelerators.tvm.kernels.language import (
     Value,
     int32,
     minimum,
+    select,
     uint8,
 )
 from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
 from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
 from accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
@@ -34,12 +37,10 @@ from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, 
 from accelerators.tvm.kernels.quantized.winograd import Squares
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.panels import PanelTile, by_height
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_PRODUCTS
 from accelerators.tvm.sizes.extent import Extent
 
 
@@ -62,15 +63,14 @@ def product(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
     buffers, zero = (inputs[image], inputs[weight], inputs[beginning]), int(root.attrs["zero"])
-    products = shape.window.out[0] * shape.outs * cut.shape.depth
-    parallel = is_shared_out(products, machine, BYTE_PRODUCTS) if shape.window.is_any else cut.parallel
+    bands = bands_of(kernel, cut, machine)
 
     def write(tile: PanelTile) -> None:
         is_highest = tile.rows == cut.tile.rows
         chosen = attrs.evolve(cut, tile=Tile(tile.rows, tile.vectors, cut.tile.crosses and is_highest))
-        _Writing(chosen, kernel, *buffers, writer, zero, parallel, is_highest).write()
+        _Writing(chosen, bands, kernel, *buffers, writer, zero, is_highest).write()
 
-    by_height(kernel, shape.window.out[0], cut.heights(), write)
+    by_height(kernel, counted(bands.rows * shape.window.out[1]), cut.heights(), write)
     return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
 
 
@@ -121,30 +121,29 @@ class _Writing:
     """Writes the kernel of one product."""
 
     cut: Cut
+    bands: Bands
     kernel: Kernel
     source: Buffer
     weight: Buffer
     beginning: Buffer
     writer: Writer
     zero: int
-    parallel: bool | Value
     is_highest: bool
     """Are there no higher tiles? Lower ones are for so few rows that they read the weights as they stand."""
 
     def write(self) -> None:
         """The tasks: images, bands of rows, ranges of panels."""
-        cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
-        bands, rows = self._bands()
-        count = bands * cut.parts
-        with kernel.tasks(cut.shape.batch * count, "task", self.parallel) as task:
-            n = kernel.name_value("n", task // count)
-            top = kernel.name_value("top", minimum(task % count // cut.parts * rows, window.out[0] - rows))
-            part = kernel.name_value("part", task % cut.parts)
+        cut, bands, kernel, window = self.cut, self.bands, self.kernel, self.cut.shape.window
+        rows, count = bands.rows, bands.count * bands.parts
+        name = partial(kept, kernel, is_kept=window.is_any)
+        with kernel.tasks(cut.shape.batch * count, "task", bands.parallel) as task:
+            n = name("n", task // count)
+            top = name("top", minimum(task % count // bands.parts * rows, window.out[0] - rows))
+            part = name("part", task % bands.parts)
             image = None
             if cut.shape.copies:
-                frame = Frame(cut.shape, cut.rows, self.zero)
-                image = frame.memory(kernel)
-                frame.write(kernel, self.source, image, n, top, rows if isinstance(rows, Value) else None)
+                image = self.frame.memory(kernel)
+                self.frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
                 image = self.squares.write_image(image) if cut.shape.is_winograd else image
             if cut.tiling is not None:
                 configure(kernel, cut.tiling)
@@ -153,27 +152,24 @@ class _Writing:
             if cut.tiling is not None:
                 release(kernel, cut.tiling)
 
-    def _bands(self) -> tuple[Operand, Operand]:
-        """How many bands there are, and how many rows each has."""
-        cut, whole = self.cut, self.cut.shape.window.out[0]
-        if not isinstance(whole, Extent):
-            return cut.bands, cut.rows
-        bands = kept(self.kernel, "bands", pieces(whole, cut.rows))
-        return bands, kept(self.kernel, "rows", (as_index(whole) + bands - 1) // bands)
+    @property
+    def frame(self) -> Frame:
+        """The copy of what a band sees."""
+        return Frame(self.cut.shape, self.bands.room, self.zero)
 
     def _panels(self, band: _Band, part: Value) -> None:
-        cut, kernel = self.cut, self.kernel
+        cut, kernel, parts, is_cut = self.cut, self.kernel, self.bands.parts, self.bands.cuts_panels
         full, rest = divmod(cut.blocks, cut.tile.vectors)
-        first: Operand = part * full // cut.parts if cut.parts > 1 else 0
-        end: Operand = (part + 1) * full // cut.parts if cut.parts > 1 else full
+        first: Operand = part * full // parts if is_cut else 0
+        end: Operand = (part + 1) * full // parts if is_cut else full
         first = kernel.name_value("first", first)
         with kernel.loop(cut.shape.groups, "group") as group:
             if full:
                 with kernel.loop(end - first, "p") as p:
                     block = kernel.name_value("block", (first + p) * cut.tile.vectors)
                     self._tiles(band, _Panel(group, block, cut.tile.vectors))
-            if rest and cut.parts > 1:
-                with kernel.when(part.equals(cut.parts - 1)):
+            if rest and is_cut:
+                with kernel.when(part.equals(parts - 1)):
                     self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
             elif rest:
                 self._tiles(band, _Panel(group, full * cut.tile.vectors, rest))
@@ -181,7 +177,7 @@ class _Writing:
     @property
     def squares(self) -> Squares:
         """What writes the products of squares of results."""
-        return Squares(self.cut, self.kernel, Frame(self.cut.shape, self.cut.rows, self.zero).wide)
+        return Squares(self.cut, self.kernel, self.frame.wide)
 
     def _tiles(self, band: _Band, panel: _Panel) -> None:
         """All tiles of the band for one panel."""
@@ -244,7 +240,9 @@ class _Writing:
         """Where each of so many pixels reads the first tap of the group's first channel: in the copy, or in the image."""
         shape, name = self.cut.shape, self.kernel.name_value
         window, across = shape.window, shape.across
-        wide = window.sizes[1] if image is None else Frame(shape, self.cut.rows, self.zero).wide
+        wide = window.sizes[1] if image is None else self.frame.wide
+        if isinstance(window.out[1], Extent):
+            return self._addresses_of_any(group, base if image is not None else top * window.out[1] + base, wide, count)
         addresses = []
         for r in range(count):
             row, column = (base + r) // window.out[1], (base + r) % window.out[1]
@@ -253,6 +251,24 @@ class _Writing:
             row = row if image is not None else top + row
             position = row * (window.strides[0] * wide) + column * window.strides[1]
             addresses.append(name(f"at{r}", position * across + group * (across // shape.groups)))
+        return addresses
+
+    def _addresses_of_any(self, group: Value, pixel: Value, wide: int, count: int) -> list[Value]:
+        """The same of images of any width, from a pixel of the result on. Of all pixels but the first these are found without a
+        division: each stands beside the one before, or begins the next row."""
+        shape, window, kernel = self.cut.shape, self.cut.shape.window, self.kernel
+        across, out = shape.across, as_index(window.out[1])
+        row, column = kept(kernel, "row", pixel // out), kept(kernel, "column", pixel % out)
+        step, line = window.strides[1] * across, as_index(wide) * (window.strides[0] * across)
+        back = kept(kernel, "back", line - out * step)
+        at = kept(kernel, "at0", row * line + column * step + group * (across // shape.groups))
+        addresses = [at]
+        for r in range(1, count):
+            column = kept(kernel, f"column{r}", column + 1)
+            is_next = column >= out
+            at = kept(kernel, f"at{r}", at + step + select(is_next, back, 0))
+            column = kept(kernel, f"column{r}", select(is_next, 0, column))
+            addresses.append(at)
         return addresses
 
     def _in_vectors(
@@ -306,8 +322,8 @@ class _Writing:
         """What is taken off the sums of each row: [row, group]."""
         cut, kernel = self.cut, self.kernel
         groups, across = cut.shape.groups, cut.shape.window.out[1]
-        into = kernel.memory("own_of_rows", int32, (cut.pixels * groups,))
-        length = cut.pixels if isinstance(rows, int) else counted(rows * across)
+        into = kernel.memory("own_of_rows", int32, (counted(self.bands.room * across * groups),))
+        length = counted(rows * across)
         with kernel.loop(length, "pixel") as pixel, kernel.loop(groups, "group") as group:
             (address,) = self._addresses(group, pixel * 0, pixel, image, 1)
             own = self._products.own_of_row()
@@ -345,7 +361,7 @@ class _Writing:
     def _apart(self, image: Buffer | None) -> int | None:
         """How far neighbouring pixels of the result are apart in the image; None if that differs."""
         window, across = self.cut.shape.window, self.cut.shape.across
-        wide = window.sizes[1] if image is None else Frame(self.cut.shape, self.cut.rows, self.zero).wide
+        wide = window.sizes[1] if image is None else self.frame.wide
         if window.out[1] == 1:
             return window.strides[0] * wide * across
         return window.strides[1] * across if self.cut.rows == 1 else None
@@ -354,7 +370,7 @@ class _Writing:
     def _taps(self, vectors: int, weights: Value, image: Buffer | None) -> Iterator[tuple[Value, Value]]:
         """A block for each piece of the window: how far from the first its bytes are, and where its weights begin."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
-        wide = window.sizes[1] if image is None else Frame(cut.shape, cut.rows, self.zero).wide
+        wide = window.sizes[1] if image is None else self.frame.wide
         with kernel.loop(window.taps[0], "ky") as ky, kernel.loop(cut.shape.runs, "kx") as kx:
             position = ky * (window.dilations[0] * wide) + kx * window.dilations[1]
             tap = kernel.name_value("tap", position * cut.shape.across)

@@ -17,7 +17,7 @@ from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.panels import MANY, PanelTile
 from accelerators.tvm.kernels.shared.tile import fitting
-from accelerators.tvm.kernels.shared.window import Convolved, window_of
+from accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
 from accelerators.tvm.sizes.extent import Extent
@@ -44,6 +44,13 @@ WHOLE = 256
 
 LOWEST = 32
 """The fewest rows of a band there: a band has room for the highest tile, and its last one overlaps the one before."""
+
+CALM = 8
+"""The most pixels of a tile whose addresses are computed while the kernel runs: LLVM does not see that none of them overflows,
+and spreads more of them ahead of their products than there are registers."""
+
+SHALLOW = 256
+"""The depth of a product of matrices below which that is felt too."""
 
 LEAST_TASKS = 2
 """The least number of tasks for each thread, so that one that is held up can leave some to others."""
@@ -90,6 +97,9 @@ class Shape(Convolved):
     """How many channels a step takes."""
     element: Element = uint8
     """What the tiles read the image's bytes as."""
+    is_open: bool = False
+    """Are addresses computed from sizes that are known only while the kernel runs? Then each result is computed by itself, and
+    tiles have few pixels."""
 
     @classmethod
     def of(cls, node: Node) -> Shape:
@@ -137,6 +147,8 @@ class Shape(Convolved):
         """Are squares of results computed by fewer products of larger numbers? The numbers of a step have room for them, and the
         sums stay within 32 bits."""
         window = self.window
+        if self.is_open:
+            return False
         is_square = window.taps == (3, 3) and window.strides == window.dilations == (1, 1) and min(window.out) >= SQUARE
         fits = self.reach * GROWTH < 1 << 31
         return self.element is int16 and is_square and fits and not self.is_plain
@@ -246,7 +258,7 @@ class Cut:
     @property
     def widens(self) -> bool:
         """Do tasks copy each panel's weights as larger numbers, before all tiles of the band read them?"""
-        return self.dot.column is not int8 and self.tiles >= OFTEN
+        return self.dot.column is not int8 and (self.shape.window.is_any or self.tiles >= OFTEN)
 
     @property
     def weight_bytes(self) -> int:
@@ -288,8 +300,8 @@ class Cut:
 def make_cut(shape: Shape, machine: Machine) -> Cut:
     """The cut of a shape for a machine."""
     shape = shape.taken_by(dot_of(machine))
-    if isinstance(shape.window.out[0], Extent):
-        return _any_rows(shape, machine)
+    if shape.window.is_any:
+        return _any_rows(shape, machine) if shape.window.is_flat and not shape.is_plain else _any_image(shape, machine)
     threads = machine.threads_for(shape.batch * shape.window.pixels * shape.outs * shape.depth, BYTE_PRODUCTS)
     if threads == 1:
         return _tiled(shape, machine, _even(shape, _rows(shape)), choose, lambda cut: cut.cycles(1))
@@ -303,14 +315,38 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
 def _any_rows(shape: Shape, machine: Machine) -> Cut:
     """The cut of a product of matrices with any number of rows: tiles as for many, in bands of at most so many rows as stay near.
     Where threads share it they share the panels too, since rows may be few."""
-    if has_tiles(machine) or not shape.window.is_flat or shape.is_plain:
-        raise CompileError("there is no product of bytes for any number of rows of these sizes")
+    _refuse_tiles(machine)
+    shape = attrs.evolve(shape, is_open=shape.depth < SHALLOW)
     rows = max(WHOLE if shape.outs * shape.depth >= HEAVY else NEAR // (shape.across * shape.element.bits // 8), LOWEST)
     window = attrs.evolve(shape.window, sizes=(MANY, 1), out=(MANY, 1))
     many = _tiled(attrs.evolve(shape, window=window), machine, MANY, choose, lambda cut: cut.cycles(1))
-    panels = max(1, many.blocks // many.tile.vectors)
-    parts = min(panels, LEAST_TASKS * machine.threads) if machine.threads > 1 else 1
-    return attrs.evolve(many, shape=shape, rows=rows, parts=parts, parallel=machine.threads > 1)
+    return attrs.evolve(many, shape=shape, rows=rows, parts=_parts(many, machine), parallel=machine.threads > 1)
+
+
+def _any_image(shape: Shape, machine: Machine) -> Cut:
+    """The cut of images of any height and width: tiles as for large ones. The bands are computed from the sizes of each call."""
+    _refuse_tiles(machine)
+    shape = attrs.evolve(shape, is_open=True)
+    large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
+    many = _tiled(attrs.evolve(shape, window=large), machine, large.out[0], choose, lambda cut: cut.cycles(1))
+    return attrs.evolve(many, shape=shape, rows=1, parts=_parts(many, machine), parallel=machine.threads > 1)
+
+
+def _large(sizes: Pair) -> Pair:
+    """The sizes, those that are not known as many as are whole tiles of most heights."""
+    high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
+    return high, wide
+
+
+def _refuse_tiles(machine: Machine) -> None:
+    if has_tiles(machine):
+        raise CompileError("the processor's own tiles take no products of bytes of any size")
+
+
+def _parts(cut: Cut, machine: Machine) -> int:
+    """Into how many ranges the panels are cut where the number of rows may be small."""
+    panels = max(1, cut.blocks // cut.tile.vectors)
+    return min(panels, LEAST_TASKS * machine.threads) if machine.threads > 1 else 1
 
 
 Choose = Callable[[str, Iterable[Tile], Callable[[Tile], float]], Tile]
@@ -330,9 +366,10 @@ def _tiled(shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Call
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
         return Cut(shape, dot, Tile(tiling.rows * tiling.high, min(2, blocks)), rows, 1, False, tiling)
-    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= pixels]
+    highest = min(pixels, CALM) if shape.is_open else pixels
+    sizes = [Tile(*size) for size in fitting(machine, dot.beside) if size[0] <= highest]
     if shape.may_cross:
-        few = [Tile(*size, crosses=True) for size in fitting(machine, crossed.beside) if size[0] <= pixels]
+        few = [Tile(*size, crosses=True) for size in fitting(machine, crossed.beside) if size[0] <= highest]
         sizes += [tile for tile in few if Cut(shape, dot, tile, rows, 1, False).widens]
     return Cut(shape, dot, choose("tile", sizes, lambda tile: cost(Cut(shape, dot, tile, rows, 1, False))), rows, 1, False)
 

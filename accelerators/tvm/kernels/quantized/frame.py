@@ -8,7 +8,9 @@ from collections.abc import Callable
 import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, constant, int32, int64
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.quantized.cut import Shape
+from accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
 
 CHUNK = 64
 """Numbers that are copied at once."""
@@ -22,13 +24,13 @@ class Frame:
     """The copy of the rows that a band sees: [row, column, channel]."""
 
     shape: Shape
-    rows: int
+    rows: Operand
     """Rows of the result in the band."""
     zero: int
     """The zero point."""
 
     @property
-    def down(self) -> int:
+    def down(self) -> Operand:
         """Rows of the copy."""
         return (self.rows - 1) * self.shape.window.strides[0] + self.shape.window.span[0]
 
@@ -38,7 +40,7 @@ class Frame:
         return (self.shape.window.out[1] - 1) * self.shape.window.strides[1] + self.shape.window.span[1]
 
     @property
-    def size(self) -> int:
+    def size(self) -> Operand:
         """Numbers of the copy."""
         return self.down * self.wide * self.shape.across
 
@@ -50,7 +52,7 @@ class Frame:
 
     def memory(self, kernel: Kernel) -> Buffer:
         """Where the copy stands."""
-        return kernel.memory("image", self.shape.element, (self.size,))
+        return kernel.memory("image", self.shape.element, (counted(self.size),))
 
     def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value, down: Operand | None = None) -> None:
         """Fill it, for image n and the band that begins at row `top` of the result; of a band that may have fewer rows than
@@ -60,8 +62,8 @@ class Frame:
             start = kernel.name_value("first", top * (window.strides[0] * window.sizes[1] * across))
             _copied(kernel, source, into, n, start, top * 0, self.size)
             return
-        left = min(window.before[1], self.wide)
-        inside = max(min(window.sizes[1], self.wide - left), 0)
+        left = smaller(window.before[1], self.wide)
+        inside = larger(smaller(window.sizes[1], self.wide - left), 0)
         with kernel.loop(self.down if down is None else down, "r") as r:
             row = kernel.name_value("row", top * window.strides[0] + r - window.before[0])
             first = kernel.name_value("first", r * (self.wide * across))
@@ -72,15 +74,14 @@ class Frame:
             with kernel.otherwise():
                 self._fill(kernel, into, first, self.wide * across)
 
-    def _row(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, row: Value, to: Value, count: int) -> None:
+    def _row(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, row: Value, to: Value, count: Operand) -> None:
         """Copy so many pixels of a row of the image."""
         channels, across = self.shape.channels, self.shape.across
         if self.shape.is_plain:
-            whole, rest = divmod(count, WORDS)
-            with kernel.loop(whole, "e") as e:
-                into[to + e * (WORDS * across)] = self._words(source, n, row, e * WORDS, WORDS)
-            with kernel.loop(rest, "e") as e:
-                into[to + (whole * WORDS + e) * across] = self._words(source, n, row, whole * WORDS + e, 1)
+            def words(first: Operand, size: int) -> None:
+                into[to + first * across] = self._words(source, n, row, first, size)
+
+            _pieces(kernel, count, WORDS, words)
             return
         start = row * (self.shape.window.sizes[1] * channels)
         if across == channels:
@@ -102,14 +103,14 @@ class Frame:
             word = word | (source.vector(count, n, channel, row, column).cast(kind) << (element.bits * channel))
         return word.regrouped(element)
 
-    def _fill(self, kernel: Kernel, into: Buffer, first: Value, count: int) -> None:
+    def _fill(self, kernel: Kernel, into: Buffer, first: Value, count: Operand) -> None:
         def fill(start: Operand, size: int) -> None:
             into[first + start] = constant(self.zero, into.element, size)
 
         each_chunk(kernel, count, fill)
 
 
-def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: int) -> None:
+def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: Operand) -> None:
     """Copy so many neighbouring numbers."""
 
     def copy(first: Operand, size: int) -> None:
@@ -118,9 +119,28 @@ def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Opera
     each_chunk(kernel, count, copy)
 
 
-def each_chunk(kernel: Kernel, count: int, work: Callable[[Operand, int], None]) -> None:
+def _pieces(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
+    """The work for so many neighbours at a time, and one by one for those left at the end: told where they begin, and how many
+    they are. Where it is not known how many there are, those at the end belong to a piece that overlaps the one before."""
+    if isinstance(count, int):
+        with kernel.loop(count // most, "e") as e:
+            work(e * most, most)
+        with kernel.loop(count % most, "e") as e:
+            work(count // most * most + e, 1)
+        return
+    whole = counted(count)
+    with kernel.when(as_index(whole) >= most), kernel.loop(pieces(whole, most), "e") as e:
+        work(kernel.name_value("piece", start(e, most, whole)), most)
+    with kernel.otherwise(), kernel.loop(whole, "e") as e:
+        work(e, 1)
+
+
+def each_chunk(kernel: Kernel, count: Operand, work: Callable[[Operand, int], None]) -> None:
     """The work for every so many of some neighbouring numbers, and for those left at the end: told where they begin, and how many
     they are."""
+    if not isinstance(count, int):
+        _pieces(kernel, count, CHUNK, work)
+        return
     whole, rest = divmod(count, CHUNK)
     with kernel.loop(whole, "b") as b:
         work(b * CHUNK, CHUNK)

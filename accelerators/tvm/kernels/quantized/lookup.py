@@ -8,7 +8,9 @@ from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.language import uint8
 from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import counted
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import LOOKUPS
 
@@ -27,8 +29,9 @@ def lookup(body: Body, machine: Machine) -> Draft | None:
     problem, size = Problem.of(body), math.prod(shape_of(node[0]))
     given, table = (problem.positions[entry] for entry in node.reads)
     kernel, inputs, (result,) = problem.kernel("lookup", {given: (size,), table: (256,)}, [(size,)])
-    pieces, rest = divmod(size, PIECE)
-    tasks = kernel.tasks(pieces, "task", machine.threads_for(size, LOOKUPS) > 1)
+    whole = counted(size)
+    pieces, rest = whole // PIECE, whole % PIECE
+    tasks = kernel.tasks(pieces, "task", is_shared_out(size, machine, LOOKUPS))
     with tasks as task, kernel.loop(PIECE // UNROLLED, "i") as i, kernel.unroll(UNROLLED, "u") as u:
         at = task * PIECE + i * UNROLLED + u
         result[at] = inputs[table][inputs[given][at].bits_as(uint8).as_index()]

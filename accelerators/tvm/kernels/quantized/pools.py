@@ -25,6 +25,7 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.kernels.shared.window import Window, window_of
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import BYTE_TAPS
@@ -192,8 +193,8 @@ class _Pool:
             return
         taps = self.batch * window.pixels * window.count * self.channels
         with kernel.tasks(self.batch * window.out[0], "task", machine.threads_for(taps, BYTE_TAPS) > 1) as task:
-            n = kernel.name_value("n", task // window.out[0])
-            y = kernel.name_value("y", task % window.out[0])
+            n = self.name(kernel, "n", task // window.out[0])
+            y = self.name(kernel, "y", task % window.out[0])
             with kernel.loop(window.out[1], "x") as x:
                 write(n, y, x, lambda lanes, chunk: self.chunks(kernel, lanes, chunk))
 
@@ -209,12 +210,16 @@ class _Pool:
         """The pixel in the image of a tap, moved to the border if it lies outside."""
         window = self.window
         at = index * window.strides[d] + (tap * window.dilations[d] - window.before[d])
-        return kernel.name_value(f"{'yx'[d]}{tap}", minimum(maximum(at, 0), window.sizes[d] - 1))
+        return self.name(kernel, f"{'yx'[d]}{tap}", minimum(maximum(at, 0), window.sizes[d] - 1))
 
     def span(self, kernel: Kernel, index: Value, d: int) -> tuple[Value, Value]:
         """The first pixel in the image that a window sees, and how many there are."""
         window, name = self.window, "yx"[d]
         first = index * window.strides[d] - window.before[d]
-        start = kernel.name_value(f"{name}_first", maximum(first, 0))
+        start = self.name(kernel, f"{name}_first", maximum(first, 0))
         end = minimum(first + window.taps[d], window.sizes[d])
-        return start, kernel.name_value(f"{name}_count", end - start)
+        return start, self.name(kernel, f"{name}_count", end - start)
+
+    def name(self, kernel: Kernel, name: str, count: Operand) -> Value:
+        """The count under a name, computed once also where images may have any size."""
+        return kept(kernel, name, count, self.window.is_any)

@@ -7,7 +7,7 @@ lanes. Where a size is no multiple of the tile's, the last tile overlaps the one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import ClassVar
@@ -227,23 +227,30 @@ def share_out(
                 each(name("t", low + step))
 
 
-def by_height(kernel: Kernel, rows: int, tiles: Sequence[PanelTile], write: Callable[[PanelTile], None]) -> None:
+def by_height(kernel: Kernel, rows: int | Value, tiles: Sequence[PanelTile], write: Callable[[PanelTile], None]) -> None:
     """Code for tiles of several heights, of which that runs which covers the rows of a call in the fewest cycles; for a number of
     rows that is known, the highest alone."""
     if isinstance(rows, int):
         write(tiles[-1])
         return
-    count = as_index(rows)
+    by_rows = {tile.rows: tile for tile in tiles}
+    by_size(kernel, rows, {tile.rows: tile.half_cycles for tile in tiles}, lambda height: write(by_rows[height]))
+
+
+def by_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int], write: Callable[[int], None]) -> None:
+    """Code for pieces of several sizes, each with the cycles that one takes, of which that runs which covers the whole of a call
+    in the fewest; the last of those that take as few."""
+    count = as_index(whole)
     # In memory, since TVM writes out named values wherever they are used.
     height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
     height[0], cycles[0] = 0, MOST_CYCLES
-    for tile in tiles:
-        taken = (as_index(pieces(rows, tile.rows)) * tile.half_cycles).cast(int32)
-        with kernel.when((count >= tile.rows) & (taken <= cycles[0])):
-            height[0], cycles[0] = tile.rows, taken
-    for tile in tiles:
-        with kernel.when(height[0].equals(tile.rows)):
-            write(tile)
+    for size, each in cycles_of.items():
+        taken = (as_index(pieces(count, size)) * each).cast(int32)
+        with kernel.when((count >= size) & (taken <= cycles[0])):
+            height[0], cycles[0] = size, taken
+    for size in cycles_of:
+        with kernel.when(height[0].equals(size)):
+            write(size)
 
 
 def at_most(tasks: int, count: Operand) -> int:

@@ -25,7 +25,7 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_multiple
+from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least
 
 LATENCY = 4.0
 """Cycles until a product is there."""
@@ -136,13 +136,23 @@ def counted(count: Operand) -> int | Value:
 
 
 def smaller(a: Operand, b: Operand) -> Operand:
-    """The smaller of two counts: a plain number where both are."""
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(as_index(a), as_index(b))
+    """The smaller of two counts: one of them, where it is known which."""
+    if isinstance(a, (int, Extent)) and isinstance(b, (int, Extent)):
+        if known_least(b - a) >= 0:
+            return a
+        if known_least(a - b) >= 0:
+            return b
+    return minimum(as_index(a), as_index(b))
 
 
 def larger(a: Operand, b: Operand) -> Operand:
-    """The larger of two counts: a plain number where both are."""
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else maximum(as_index(a), as_index(b))
+    """The larger of two counts: one of them, where it is known which."""
+    if isinstance(a, (int, Extent)) and isinstance(b, (int, Extent)):
+        if known_least(a - b) >= 0:
+            return a
+        if known_least(b - a) >= 0:
+            return b
+    return maximum(as_index(a), as_index(b))
 
 
 def kept(kernel: Kernel, name: str, count: Operand, is_kept: bool = True) -> Value:
