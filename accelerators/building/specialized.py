@@ -3,6 +3,7 @@
 A size that differs with every call would be compiled with every call. Therefore, once as many sizes are compiled as are kept,
 and if compiling takes long, a further size is served by a stand-in that takes any size, until that has cost as much time as
 compiling would: whatever sizes come, no more than twice the time is spent that the better choice for each would have taken.
+A size of 0 is answered in numpy, where others are compiled once.
 The stand-in also serves a size that does not compile, which is said in a warning. In a model that starts at once it serves every
 size until that is compiled, in the background, one size at a time: those that are called meanwhile are not remembered, so that
 nothing piles up however many sizes come."""
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelerators.arrays.on_device import ON_DEVICE
+from accelerators.arrays.owned import array_ids, owned
 from accelerators.building.crews import SideBySide
 from accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
 from accelerators.interface.laid_out import run_laid_out
@@ -25,6 +27,7 @@ from accelerators.process.ending import at_a_device
 from accelerators.process.forking import Guard, renewed_in_children
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.interpret import interpret
 from graph.types import TensorType
 from passes.contradictions import DeclaredMismatch
 from passes.infer import infer
@@ -99,6 +102,9 @@ class SpecializedSubgraph(CompiledSubgraph):
                 results = run_laid_out(compiled, given, out)
                 self._rows.last = compiled.profile_rows()
             return results
+        if self.any_size is not None and self.any_size.is_empty(shapes):
+            with contextlib.suppress(PartitaError):  # Compiled for this size, the subgraph says what is wrong with it.
+                return self._nothing(inputs, out)
         kept = self._find(shapes)
         if kept is not None:
             try:
@@ -111,6 +117,13 @@ class SpecializedSubgraph(CompiledSubgraph):
             return self._run(kept, compiled, inputs, out)
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
+
+    def _nothing(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+        """The results of a size of 0, of which most have no numbers: nothing is compiled for them."""
+        self._rows.last = ()
+        at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
+        constants = {id(node.value) for node in self.graph.nodes if node.value is not None}
+        return owned(interpret(self.graph, inputs), array_ids(inputs) | constants, at_host)
 
     def let_go(self) -> None:
         """The one for any size and those of all sizes free what they hold."""

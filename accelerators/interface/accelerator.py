@@ -146,6 +146,10 @@ class AnySize(ABC):
     def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:
         """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
 
+    def is_empty(self, shapes: tuple[tuple[int, ...], ...]) -> bool:
+        """Is a dimension of these sizes 0, and little to be computed beside it?"""
+        return False
+
 
 Query = Callable[[Any, Graph], Mapping[str, bool | str]]
 

@@ -24,6 +24,9 @@ KEPT = 64
 KEPT_BYTES = 64 << 20
 """and how much memory they take at most; those of the last size are kept however large they are."""
 
+LITTLE = 1 << 16
+"""Where a size is 0, numpy computes what is left to be computed of values of so many numbers each."""
+
 MOST = 2**31
 """Kernels count places in 32 bits."""
 
@@ -67,6 +70,11 @@ class SizedSubgraph(AnySize):
             else:
                 self._known.move_to_end(shapes)
         return None if known.lent is None else [*inputs, *known.lent]
+
+    def is_empty(self, shapes: Shapes) -> bool:
+        """Is one of the symbols 0, so that most values have no numbers, and those of the others few?"""
+        sizes = self._symbols(shapes)
+        return sizes is not None and 0 in sizes.values() and all(count.at(sizes) <= LITTLE for count in self._sized.counts)
 
     def _lent(self, shapes: Shapes) -> tuple[np.ndarray[Any, Any], ...] | None:
         """The host's values for a size; None where it is none that the kernels take."""

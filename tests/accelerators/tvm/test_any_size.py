@@ -333,10 +333,3 @@ def test_settings_by_which_each_size_is_compiled(config: dict[str, Any]) -> None
     data = numbers(3, 24)
     np.testing.assert_allclose(model(data)[0], pt.compile(graph, "reference")(data)[0], rtol=0.1, atol=0.2)
     assert specialized(model).any_size is None and len(specialized(model).sizes) == 1
-
-
-def test_a_size_of_nothing_is_compiled_by_itself() -> None:
-    x = pt.variable("x", "float32", ("N", 24))
-    model = pt.compile(pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(numbers(24, 32))))]), "cpu")
-    assert model(numbers(0, 24))[0].shape == (0, 32)
-    assert model(numbers(2, 24))[0].shape == (2, 32)
