@@ -110,6 +110,34 @@ def test_images_of_any_height_and_width(n: int, height: int, width: int) -> None
     assert specialized(sides()[0]).sizes == (), "no size was compiled by itself"
 
 
+def convolution_of_any_size(grain: int) -> list[str]:
+    """The lines of the kernel of a filter from 32 to 32 channels, for images whose sides are multiples of a number."""
+    net = Layers("H", "W")
+    x = pt.op("MaxPool", net.conv(net.image, 3, 32, pads=[1] * 4), kernel_shape=[2, 2], strides=[2, 2])
+    for _ in range(grain.bit_length() - 2):
+        x = pt.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    first = net.conv(net.conv(net.image, 3, 32, pads=[1] * 4), 32, 32, pads=[1] * 4)
+    model = pt.compile(pt.Graph([first, x], [net.image]), "cpu", config={"NUM_THREADS": 2})
+    kernel = next(kernel for kernel in model.kernels() if first.name in kernel.nodes)
+    return str(kernel.text).splitlines()
+
+
+@pytest.mark.parametrize("grain", [2, 16])
+def test_a_tile_of_an_image_of_any_size_divides_by_the_width_once(grain: int) -> None:
+    """A division takes as long as many products, and there is one for each tile, not for each of its pixels."""
+    lines = convolution_of_any_size(grain)
+    first = next(i for i, line in enumerate(lines) if line.strip().startswith("for tile <"))
+    last = next(i for i, line in enumerate(lines) if i > first and "acc:" in line)
+    assert len([line for line in lines[first + 1 : last] if "//" in line]) == 1
+
+
+def test_bands_of_images_of_any_size_share_no_rows() -> None:
+    """Bands that overlap compute rows twice: of 256 rows in bands of 18 they were 270."""
+    lines = [line.strip() for line in convolution_of_any_size(2)]
+    top, rows = (next(line for line in lines if line.startswith(f"{name}_kept[0]")) for name in ("top", "rows"))
+    assert top.startswith("top_kept[0] = i32(band * ") and rows.startswith("rows_kept[0] = i32(min((band + 1) * ")
+
+
 @pytest.mark.parametrize("threads", [1, 5])
 def test_images_and_texts_of_any_size_on_so_many_threads(threads: int) -> None:
     """Kernels that set memory aside for a task are written otherwise for one thread."""

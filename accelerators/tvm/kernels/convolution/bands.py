@@ -20,7 +20,7 @@ from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
 from accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NEAR = 1200
 """Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""
@@ -81,13 +81,14 @@ class Shape(Convolved):
 
     def is_weighed(self, machine: Machine) -> bool:
         """Are a tile's reads of the image, and the sums that it sets aside, counted with its products?"""
-        is_wide = machine.lanes == 16 and not self.in_tiles and not self.window.is_any
+        is_wide = machine.lanes == 16 and not self.in_tiles
         by_block = not self.plain and not self.shuffled and self.groups == 1 and self.channels % machine.lanes == 0
         return is_wide and by_block and self.window.count > 1
 
     def shares(self, pixels: int, machine: Machine) -> bool:
         """Do the pixels of a tile of so many share an address? They do where it divides the rows, so that each tile is in one."""
-        return self.is_weighed(machine) and self.window.out[1] % pixels == 0
+        is_short = self.plain and self.window.is_any and machine.lanes == 16  # So few steps that dividing by the width counts.
+        return (is_short or self.is_weighed(machine)) and is_multiple(self.window.out[1], pixels)
 
 
 @attrs.frozen(slots=True)
@@ -142,11 +143,10 @@ def cut_bands(shape: Shape, machine: Machine) -> Bands:
 def _in_part(shape: Shape, machine: Machine) -> Bands:
     """What is cut of images of any size before the kernel runs: the tile, as for large images, and the chunk. `cut_while_running`
     says the rest."""
-    large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
-    pixels, vectors = _tile(attrs.evolve(shape, window=large), machine, is_any=True)
+    pixels, vectors = _tile(shape, machine)
     chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
     # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
-    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=False)
+    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shape.shares(pixels, machine))
 
 
 def _large(sizes: Pair) -> Pair:
@@ -163,7 +163,8 @@ def _mean_reach(shape: Shape, vectors: int, machine: Machine) -> int:
 
 def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machine) -> Bands:
     """The cut of images of a size that the kernel is given: bands of rows whose copies stay in the second-level cache, as many
-    for each thread; where the weights are larger than the image, ranges of panels before them."""
+    for each thread; where the weights are larger than the image, ranges of panels before them. Rows and tiles are those of the
+    tallest band."""
     window, threads, pixels = shape.window, machine.threads, part.pixels
     high, wide = (as_index(size) for size in window.out)
     tall = kept(kernel, "tall", _tallest_while_running(shape, part, machine))
@@ -175,12 +176,31 @@ def cut_while_running(kernel: Kernel, shape: Shape, part: Bands, machine: Machin
         across = kept(kernel, "ranges", select(image < weights, as_index(min(threads, panels)), 1))
     each = (threads + across - 1) // across if isinstance(across, Value) else threads
     bands = kept(kernel, "bands", ((high + tall - 1) // tall + each - 1) // each * each)
-    rows = maximum((high + bands - 1) // bands, (pixels + wide - 1) // wide)
-    if isinstance(window.out[1], int) and window.out[1] == 1:
-        rows = (rows + (pixels - 1)) // pixels * pixels
-    rows = kept(kernel, "rows", minimum(rows, high))
-    tiles = (rows * wide + (pixels - 1)) // pixels
-    return attrs.evolve(part, rows=rows, tiles=tiles, down=kept(kernel, "down", (high + rows - 1) // rows), across=across)
+    most = high // ((pixels + wide - 1) // wide)
+    down = kept(kernel, "down", maximum(minimum(bands, most), 1))
+    unit = _unit(window, pixels)
+    tallest = kept(kernel, "tallest", ((high + (unit - 1)) // unit + down - 1) // down * unit)
+    return attrs.evolve(part, rows=tallest, tiles=_tiles(tallest, wide, pixels), down=down, across=across)
+
+
+def band_while_running(kernel: Kernel, window: Window, bands: Bands, band: Value) -> tuple[Value, Bands]:
+    """The first row of a band of images of any size, and the cut with the rows and tiles of that band. No row belongs to two: the
+    bands differ by one row, or by one tile where rows are single pixels."""
+    high, wide = (as_index(size) for size in window.out)
+    unit = _unit(window, bands.pixels)
+    units = (high + (unit - 1)) // unit
+    top = kept(kernel, "top", band * units // bands.down * unit)
+    rows = kept(kernel, "rows", minimum((band + 1) * units // bands.down * unit, high) - top)
+    return top, attrs.evolve(bands, rows=rows, tiles=_tiles(rows, wide, bands.pixels))
+
+
+def _unit(window: Window, pixels: int) -> int:
+    """The number of rows that bands have a multiple of: whole tiles where rows are single pixels."""
+    return pixels if isinstance(window.out[1], int) and window.out[1] == 1 else 1
+
+
+def _tiles(rows: Value, wide: Value, pixels: int) -> Value:
+    return (rows * wide + (pixels - 1)) // pixels
 
 
 def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value:
@@ -195,15 +215,16 @@ def _tallest_while_running(shape: Shape, part: Bands, machine: Machine) -> Value
     return minimum(maximum((KEPT - above) // per_row, least), as_index(window.out[0]))
 
 
-def _tile(shape: Shape, machine: Machine, is_any: bool = False) -> tuple[int, int]:
+def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
     """Pixels and vectors of the register tile: enough sums to hide the latency, few wasted, few loads, sums seldom set aside."""
     blocks, window = math.ceil(shape.outs / machine.lanes), shape.window
+    window = attrs.evolve(window, sizes=_large(window.sizes), out=_large(window.out))
     if shape.in_tiles:
         return min(MOST_ROWS, window.pixels), min(SUMS, blocks)
-    is_weighed = shape.is_weighed(machine) and not is_any
+    is_weighed = shape.is_weighed(machine)
 
     def shares(pixels: int) -> bool:
-        return is_weighed and shape.shares(pixels, machine)
+        return shape.shares(pixels, machine)
 
     def cycles(pixels: int, vectors: int) -> float:
         spilled = SPILLED * max(pixels - CALM, 0) if vectors == 2 and not shares(pixels) else 0.0

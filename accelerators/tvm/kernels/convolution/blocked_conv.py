@@ -21,7 +21,13 @@ import attrs
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
-from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
+from accelerators.tvm.kernels.convolution.bands import (
+    Bands,
+    Shape,
+    band_while_running,
+    cut_bands,
+    cut_while_running,
+)
 from accelerators.tvm.kernels.convolution.channels import Channels
 from accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from accelerators.tvm.kernels.language import (
@@ -32,8 +38,10 @@ from accelerators.tvm.kernels.language import (
     Value,
     float32,
     minimum,
+    select,
     uint16,
 )
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, Instruction, instruction_for
@@ -242,16 +250,25 @@ class _Writing:
         count = bands.down * bands.across
         with kernel.tasks(layer.batch * count, "task", bands.parallel) as number:
             n = self.name("n", number // count)
-            top = minimum(number % count // bands.across * bands.rows, layer.window.out[0] - bands.rows)
-            top = self.name("top", top)
             across = self.name("across", number % bands.across)
             element = float32 if layer.group == 1 else uint16
             image = kernel.memory("image", element, (counted(self.copy.numbers),)) if bands.copies else None
             sums = None
             if layer.channels.chunks > 1:
                 sums = kernel.memory("sums", float32, (counted(self._panels * bands.tiles * self._tile),))
+            top = self._top(self.name("band", number % count // bands.across))
             with nullcontext() if layer.unit is None else layer.unit.configured(kernel):
                 self._chunks(_Task(n, top, across, image, sums))
+
+    def _top(self, band: Value) -> Value:
+        """The first row of a band. Of images of any size all that follows is told this band's rows and tiles."""
+        layer = self.layer
+        if not layer.window.is_any:
+            rows = layer.bands.rows
+            return self.name("top", minimum(band * rows, layer.window.out[0] - rows))
+        top, bands = band_while_running(self.kernel, layer.window, layer.bands, band)
+        self.layer, self.copy = attrs.evolve(layer, bands=bands), attrs.evolve(self.copy, rows=bands.rows)
+        return top
 
     @property
     def _tile(self) -> int:
@@ -298,7 +315,7 @@ class _Writing:
         pixel by pixel."""
         bands, kernel = self.layer.bands, self.kernel
         whole = counted(bands.rows * self.layer.window.out[1])
-        if isinstance(whole, int) or bands.pixels == 1:
+        if isinstance(whole, int) or bands.pixels == 1 or bands.shares:
             self._tiled(task, panel, bands.tiles, whole)
             return
         with kernel.when(whole >= bands.pixels):
@@ -373,12 +390,26 @@ class _Writing:
             row = row if bands.copies else task.top + row
             first = self.name("at", row * down + base % window.out[1] * step)
             return [first + p * step for p in range(panel.pixels)]
+        if isinstance(window.out[1], Extent):
+            return self._walked(task, panel, base, down, step)
         addresses = []
         for p in range(panel.pixels):
             row = (base + p) // window.out[1]
             row = row if bands.copies else task.top + row
             at = row * down + (base + p) % window.out[1] * step
             addresses.append(self.name(f"at{p}", at))
+        return addresses
+
+    def _walked(self, task: _Task, panel: _Panel, base: Value, down: Operand, step: int) -> list[Value]:
+        """The addresses of pixels in rows of any width: each from the one before, for a division is long."""
+        wide, name = as_index(self.layer.window.out[1]), self.name
+        row, column = name("row", base // wide), name("column", base % wide)
+        row = row if self.layer.bands.copies else task.top + row
+        addresses, over = [name("at0", row * down + column * step)], name("over", as_index(down) - (wide - 1) * step)
+        for p in range(1, panel.pixels):
+            is_last = column.equals(wide - 1)
+            addresses.append(name(f"at{p}", addresses[-1] + select(is_last, over, step)))
+            column = name(f"column{p}", select(is_last, 0, column + 1))
         return addresses
 
     def _seen(self, task: _Task, panel: _Panel, base: Value) -> tuple[TapRange, TapRange]:
