@@ -72,7 +72,10 @@ def test_layers_of_images_of_any_size(name: str) -> None:
     assert (a != b).mean() < 0.01
 
 
-@pytest.mark.parametrize(("instruction", "threads"), [("avx2", 1), ("avx2", 3), ("plain", 2), ("", 2)])
+@pytest.mark.parametrize(
+    ("instruction", "threads"),
+    [("avx2", 3), ("", 2), *[pytest.param(*other, marks=pytest.mark.slow) for other in (("avx2", 1), ("plain", 2))]],
+)
 def test_every_instruction_and_several_threads(instruction: str, threads: int) -> None:
     graph = layers(["residual", "many results", "depthwise"])
     config = {"INTEGERS": instruction, "NUM_THREADS": threads}
@@ -84,7 +87,7 @@ def test_every_instruction_and_several_threads(instruction: str, threads: int) -
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *[pytest.param(other, marks=pytest.mark.slow) for other in (1, 2)]])
 def test_a_net_at_random_sizes(seed: int) -> None:
     """Beside the kernels for each size: numbers that lie in the middle of two integers are rounded otherwise by the reference."""
     drawn = np.random.default_rng(seed)
