@@ -35,29 +35,38 @@ def hide(g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> Gra
     The values that a hidden node captures become further inputs. Where nothing is to be hidden, the graph itself is
     returned.
     """
-    opsets = {**g.opsets, OPAQUE_DOMAIN: 1}
+    return _Hiding(g, is_hidden, hidden).inside(g) if any(map(is_hidden, g.nodes)) or has_bodies(g) else g
 
-    def inside(graph: Graph) -> Graph:
-        rewritten = rewrite(graph, visit)
-        return graph if rewritten is graph else rewritten.evolve(opsets=opsets)
 
-    def visit(node: Node, rewriter: Rewriter) -> None:
+class _Hiding:
+    """How graphs get opaque nodes. Its methods call each other; functions that did so would hold each other, and the nodes with
+    their weights, until the collector comes by."""
+
+    def __init__(self, g: Graph, is_hidden: Callable[[Node], bool], hidden: list[Node]) -> None:
+        self._is_hidden = is_hidden
+        self._hidden = hidden
+        self._opsets = {**g.opsets, OPAQUE_DOMAIN: 1}
+
+    def inside(self, graph: Graph) -> Graph:
+        """The graph, or a body, with its opaque nodes."""
+        rewritten = rewrite(graph, self._visit)
+        return graph if rewritten is graph else rewritten.evolve(opsets=self._opsets)
+
+    def _visit(self, node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
-        if node.is_op and is_hidden(node):
+        if node.is_op and self._is_hidden(node):
             rebuilt = rebuilt.evolve(
                 op=OPAQUE,
                 domain=OPAQUE_DOMAIN,
                 inputs=rebuilt.inputs + rebuilt.captures,
                 captures=(),
                 subgraph=None,
-                attrs={"key": len(hidden)},
+                attrs={"key": len(self._hidden)},
             )
-            hidden.append(node)
+            self._hidden.append(node)
         elif node.bodies:
-            rebuilt = map_bodies(rebuilt, inside)
+            rebuilt = map_bodies(rebuilt, self.inside)
         rewriter.keep(node, rebuilt)
-
-    return inside(g) if any(map(is_hidden, g.nodes)) or has_bodies(g) else g
 
 
 @contextmanager

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import partita as pt
+from passes.opaque import hide
 
 pytest.importorskip("tvm")
 
-WEIGHTS = np.ones((8, 8), np.float32)
+
+def graph(rows: int | str) -> pt.Graph:
+    x, w = pt.variable("x", "float32", (rows, 8)), pt.constant(np.ones((8, 8), np.float32))
+    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, w))], name="dropped")
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +27,6 @@ def without_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def graph(rows: int | str) -> pt.Graph:
-    x = pt.variable("x", "float32", (rows, 8))
-    return pt.Graph([pt.op("Relu", pt.op("MatMul", x, pt.constant(WEIGHTS)))], name="dropped")
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:cpu,reference", "opencl"])
@@ -43,3 +42,13 @@ def test_a_dropped_model_is_freed_at_once(device: str, rows: int | str) -> None:
     del model
     assert model_left() is None
     assert [left() for left in compiled] == [None] * len(compiled)
+
+
+def test_hidden_nodes_are_freed_at_once() -> None:
+    node = pt.op("Add", pt.variable("x", "float32", (8,)), pt.constant(np.ones(8, np.float32)))
+    hidden: list[pt.Node] = []
+    hide(pt.Graph([node]), lambda other: other.op == "Add", hidden)
+    assert hidden == [node]
+    left = weakref.ref(node)
+    del node, hidden
+    assert left() is None
