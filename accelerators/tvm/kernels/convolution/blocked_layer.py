@@ -1,0 +1,115 @@
+"""A blocked convolution and how it is cut for a machine: bands, panels, the instruction, and the processor's own tiles."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.bodies.body import element_of
+from accelerators.tvm.kernels.convolution.bands import Bands, Shape, cut_bands, cut_while_running
+from accelerators.tvm.kernels.convolution.channels import Channels
+from accelerators.tvm.kernels.language import Kernel
+from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, Instruction, instruction_for
+from accelerators.tvm.kernels.shared.numbers import HALVES
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile_unit import LANES, TILES, TileUnit
+from accelerators.tvm.kernels.shared.window import Window, window_of
+from accelerators.tvm.machine.machine import Machine
+from graph.node import Node, NodeEntry
+
+
+@attrs.frozen(slots=True)
+class Layer:
+    """A convolution and how it is cut."""
+
+    shape: Shape
+    """The convolution."""
+    channels: Channels
+    """The channels that each panel reads and makes."""
+    bands: Bands
+    """How pixels, panels and input channels are cut."""
+    lanes: int
+    """How many numbers a vector holds."""
+    instruction: Instruction
+    """How sums take up products."""
+    size: int
+    """Bytes of a weight."""
+    unit: TileUnit | None
+    """The processor's own tiles that keep the sums, if they do."""
+
+    @property
+    def batch(self) -> int:
+        """The number of images."""
+        return self.shape.batch
+
+    @property
+    def plain(self) -> bool:
+        """Is the image it reads not blocked?"""
+        return self.shape.plain
+
+    @property
+    def window(self) -> Window:
+        """The window of the convolution."""
+        return self.shape.window
+
+    @property
+    def group(self) -> int:
+        """How many neighbours a step multiplies: channels, or taps of a row where the image is plain."""
+        return self.instruction.group
+
+    def while_running(self, kernel: Kernel, machine: Machine) -> Layer:
+        """The same, cut while the kernel runs where images may have any size."""
+        if not self.window.is_any:
+            return self
+        return attrs.evolve(self, bands=cut_while_running(kernel, self.shape, self.bands, machine))
+
+
+def make_layer(root: Node, machine: Machine) -> Layer:
+    """The cut of a blocked Conv for a machine."""
+    window, plain = window_of(root), bool(root.attrs["plain"])
+    if window.is_pointwise and not plain:
+        window = window.flat()
+    in_tiles = _fits_tiles(root, machine)
+    instruction, size = DOT_BFLOAT16 if in_tiles else _instruction(root, machine), _bytes(root.inputs[1])
+    group, held = instruction.group, 4 if instruction.group == 1 else size
+    if plain and group > 1:
+        window = attrs.evolve(window, taps=(window.taps[0], math.ceil(window.taps[1] / group) * group))
+    shuffle = int(root.attrs.get("shuffle", 1))
+    batch, *_ = real_shape(root[0]) or ()
+    always = (plain and size != 4) or _bytes(root.inputs[0]) != held
+    given = batch, window, root.attrs["channels"], root.attrs["outs"], root.attrs["group"]
+    skips = bool(root.attrs.get("skips_padding"))
+    shape = Shape(*given, plain, shuffle > 1, size, held, always, in_tiles, skips)
+    bands = cut_bands(shape, machine)
+    cut = shape.channels, shape.outs, shape.groups, bands.vectors, machine.lanes, plain, shuffle
+    channels = Channels(*cut, bands.chunk, group)
+    channels = channels if bands.chunk else attrs.evolve(channels, chunk=channels.reach)
+    used = machine.instruction("bfloat16")
+    unit = TileUnit(bands.pixels, 1, bands.vectors, LANES, used.is_emulated) if in_tiles and used is not None else None
+    return Layer(shape, channels, bands, machine.lanes, instruction, size, unit)
+
+
+def _fits_tiles(root: Node, machine: Machine) -> bool:
+    """Does the processor's own unit take the products? It takes whole blocks of channels of narrow images."""
+    used = machine.instruction("bfloat16")
+    if used is None or used.name != TILES or machine.lanes != LANES or int(root.attrs["group"]) != 1 or root.attrs["plain"]:
+        return False
+    narrow = all(entry is not None and element_of(entry) == "bfloat16" for entry in root.inputs[:2])
+    return narrow and int(root.attrs["channels"]) % LANES == 0 and int(root.attrs.get("shuffle", 1)) == 1
+
+
+def _bytes(entry: NodeEntry | None) -> int:
+    """Bytes of each number of a value."""
+    assert entry is not None
+    return 2 if element_of(entry) in HALVES else 4
+
+
+def _instruction(root: Node, machine: Machine) -> Instruction:
+    """The fastest instruction whose groups of neighbours stand side by side in what the convolution reads."""
+    assert root.inputs[1] is not None
+    instruction = instruction_for(element_of(root.inputs[1]), machine)
+    group, inner = instruction.group, int(root.attrs["channels"]) // int(root.attrs["group"])
+    if root.attrs["plain"]:
+        return instruction if window_of(root).dilations[1] == 1 else FMA
+    return instruction if inner % group == 0 and int(root.attrs.get("shuffle", 1)) == 1 else FMA
