@@ -62,7 +62,7 @@ from accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from accelerators.tvm.kernels.rows.program import row_program
-from accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, SOFTMAXES
+from accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, OF_CHANNELS, SOFTMAXES
 from accelerators.tvm.kernels.rows.running_sums import running_sums
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.instructions import narrowing_of
@@ -115,7 +115,7 @@ def _entry(
     return Entry(draft, named, machines)
 
 
-ROW_OPS = sorted((*NORMS, *SOFTMAXES, *ALONE))
+ROW_OPS = sorted((*NORMS, OF_CHANNELS, *SOFTMAXES, *ALONE))
 """What row programs are made around."""
 
 CATALOGUE = (

@@ -49,11 +49,12 @@ def agrees(model: Any, reference: Any, feed: dict[str, np.ndarray[Any, Any]], to
 
 
 def layers() -> pt.Graph:
-    """A product of any rows with what follows it, a norm, a transpose, and a softmax over any number of columns."""
+    """A product of any rows with what follows it, norms, a transpose, and a softmax over any number of columns."""
     x = pt.variable("x", "float32", ("N", "M", 24))
     product = pt.op("Relu", pt.op("Add", pt.op("MatMul", x, pt.constant(numbers(24, 50))), pt.constant(numbers(50))))
     norm = pt.op("LayerNormalization", product, pt.constant(numbers(50)), pt.constant(numbers(50)))
-    return pt.Graph([pt.op("Softmax", pt.op("Transpose", norm, perm=[0, 2, 1]), axis=-1)])
+    turned, scale, bias = pt.op("Transpose", norm, perm=[0, 2, 1]), pt.constant(numbers(50)), pt.constant(numbers(50))
+    return pt.Graph([pt.op("Softmax", pt.op("InstanceNormalization", turned, scale, bias), axis=-1)])
 
 
 @pytest.fixture(scope="module")

@@ -97,3 +97,14 @@ def test_a_row_of_what_a_row_was_reduced_to(op: str) -> None:
     one = pt.op("Add", pt.op("ReduceMean", x, AXIS), number(3))
     given = {"ReduceSum": [AXIS], "Softmax": [], "LayerNormalization": [pt.constant(normal(1))]}[op]
     check(pt.Graph([pt.op(op, one, *given), one], inputs=[x]), [normal(2, 3, 40)])
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 3, 2, 2), (3, 1, 9, 7), (2, 5, 4, 6, 7), (1, 9, 1, 9), (2, 1, 3)])
+def test_the_norm_of_each_channel(shape: tuple[int, ...]) -> None:
+    """One kernel, whose scales are those of the channels, however long the last dimension is."""
+    x, (scale, bias) = pt.variable("x", "float32", shape), [pt.variable(name, "float32", shape[1:2]) for name in "sb"]
+    inputs = [100 + normal(*shape), normal(shape[1]), normal(shape[1])]
+    by_constant = pt.op("InstanceNormalization", x, pt.constant(inputs[1]), bias, epsilon=0.1)
+    for norm in (pt.op("InstanceNormalization", x, scale, bias), by_constant):
+        graph = pt.apply_pass(pt.Graph([norm], [x, scale, bias]), "InferShape")
+        assert schedules(check(graph, inputs, 1e-4)) == ["rows"]

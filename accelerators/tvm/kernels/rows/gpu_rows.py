@@ -13,7 +13,7 @@ import attrs
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, minimum
 from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program
+from accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program, row_read
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
@@ -202,7 +202,7 @@ class _Writing:
             return constant(step.constant, float32)
         if step.source is not None:
             position, (rows, columns) = step.source
-            return read(self.inputs[position], (0 if rows == 1 else self.row, 0 if columns == 1 else column))
+            return read(self.inputs[position], (row_read(self.row, rows, self.program.rows), 0 if columns == 1 else column))
         return numbers[step] if step.is_full else self.m[self.single[step]]
 
     def _computed(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:

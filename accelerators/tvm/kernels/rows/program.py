@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.language import (
     constant,
     float32,
 )
-from accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program
+from accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.nest import is_shared_out
 from accelerators.tvm.kernels.shared.numbers import read, write
@@ -218,7 +218,7 @@ class _Writing:
             return constant(step.constant, float32)
         if step.source is not None:
             position, (rows, columns) = step.source
-            return read(self.inputs[position], (0 if rows == 1 else self.r, 0 if columns == 1 else column))
+            return read(self.inputs[position], (row_read(self.r, rows, self.program.rows), 0 if columns == 1 else column))
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:

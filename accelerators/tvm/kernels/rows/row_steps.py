@@ -10,7 +10,7 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
-from accelerators.tvm.kernels.language import Value, float32, log, select, sqrt
+from accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
 from accelerators.tvm.kernels.shared.functions import exp_of_negative
@@ -31,6 +31,8 @@ ALONE = {
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax"))
+OF_CHANNELS = "InstanceNormalization"
+"""The norm of each channel of each image, which makes a kernel by itself alone."""
 
 @attrs.define(slots=True, eq=False)
 class Step:
@@ -45,7 +47,8 @@ class Step:
     compute: Callable[..., Value] | None = None
     """Its number from those of `reads`."""
     source: tuple[int, Size] | None = None
-    """The number of the body's input that the step reads, and its rows and columns; None if it reads none."""
+    """The number of the body's input that the step reads, and its rows and columns; None if it reads none. Rows that are fewer
+    than the program's, and more than one, are those of each image."""
     constant: float | None = None
     """The number, if the step is a constant of the body."""
     is_long: bool = False
@@ -76,6 +79,13 @@ def find_program(body: Body) -> Program | None:
     return _Making(body, alone or {}).run(None if alone is None else body.ops[0])
 
 
+def row_read(row: Value, rows: int, of: int) -> Operand:
+    """The row of an input with so many rows that the program, which has `of` of them, reads in one of its own."""
+    if rows == 1:
+        return 0
+    return row if rows == of else row % rows
+
+
 def row_kind(node: Node, version: int) -> str | None:
     """What the op is to rows, the last dimension: "norm", "softmax", a reduction, "each" (number by number), or nothing."""
     if node.domain == DOMAIN:
@@ -101,7 +111,7 @@ def _is_rounding(node: Node) -> bool:
 
 
 def _kind(node: Node) -> str:
-    if node.op in NORMS:
+    if node.op in NORMS or node.op == OF_CHANNELS:
         return "norm"
     return "softmax" if node.op in SOFTMAXES else ALONE[str(node.op)]
 
@@ -121,7 +131,7 @@ def _trailing(node: Node, shape: Shape, version: int) -> int | None:
     if node.op in SOFTMAXES:
         axis = node.attrs.get("axis", -1 if version >= 13 else 1) % rank
         return None if version >= 13 and axis != rank - 1 else rank - axis
-    if node.op in ("GlobalAveragePool", "GlobalMaxPool"):
+    if node.op in ("GlobalAveragePool", "GlobalMaxPool", OF_CHANNELS):
         return rank - 2 if rank > 2 else None
     if node.op not in ALONE:
         return None
@@ -154,7 +164,12 @@ def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
     if trailing is None:
         return None
     rows, columns = math.prod(first[: len(first) - trailing]), math.prod(first[len(first) - trailing :])
-    shapes: dict[NodeEntry, Shape] = dict.fromkeys(values, (columns,))
+    beside: Shape = (columns,)
+    if node.op == OF_CHANNELS:
+        beside = (first[1], 1)
+        if any(math.prod(real_shape(entry) or ()) != first[1] for entry in node.reads[1:]):
+            return None
+    shapes: dict[NodeEntry, Shape] = dict.fromkeys(values, beside)
     assert node.inputs[0] is not None
     return {**shapes, node.inputs[0]: (rows, columns), node[0]: (rows, 1) if node.op in ALONE else (rows, columns)}
 
@@ -165,6 +180,7 @@ class _Making:
     def __init__(self, body: Body, shapes: Mapping[NodeEntry, Shape]) -> None:
         """`shapes` stand in for those that the values have."""
         self.body = body
+        self.is_of_channels = body.ops[0].op == OF_CHANNELS
         self.shapes = shapes
         self.version = body.graph.opsets.get("", 1)
         self.steps: list[Step] = []
@@ -227,12 +243,19 @@ class _Making:
         value, position = entry.node.value, self.problem.position(entry)
         if value is not None and value.size == 1:
             return self._add(Step("given", False, constant=float(value.item())))
-        size = None if position is None else read_size(self._shape(entry), shape)
+        size = None if position is None else self._size(entry, shape)
         if position is None or size is None or self.inputs.setdefault(position, size) != size:
             return None
         is_full = size[1] != 1 or columns == 1
         self.values[entry] = step = self._add(Step("given", is_full, source=(position, size)))
         return step
+
+    def _size(self, entry: NodeEntry, shape: Shape) -> Size | None:
+        """The rows and columns of an input of an op that makes this shape."""
+        own = self._shape(entry)
+        if self.is_of_channels and own is not None and own != shape:
+            return own[0], own[1]
+        return read_size(own, shape)
 
     def _add(self, step: Step) -> Step:
         self.steps.append(step)
@@ -278,7 +301,7 @@ class _Making:
     def _norm(self, node: Node, read: Sequence[Step], columns: int) -> Step:
         x, scale, *bias = read
         centred = x
-        if node.op == "LayerNormalization":
+        if node.op != "RMSNormalization":
             mean = self._each([self._reduced("sum", x)], lambda total: _share(total, columns))
             centred = self._each([x, mean], lambda x, mean: x - mean)
         square = self._squares(centred)

@@ -74,6 +74,15 @@ def test_numbers_of_rows(dtype: str, share: Share, rows: int, columns: int) -> N
     matches(pt.op("GlobalAveragePool", x), dtype, share, array)
 
 
+@EXAMPLES
+@given(REALS, st.sampled_from(SHARES), st.integers(1, 3), st.integers(1, 5), st.integers(2, 300))
+def test_norms_of_channels(dtype: str, share: Share, images: int, channels: int, columns: int) -> None:
+    """Each image reads the scales and biases of its channels again."""
+    array = np.random.default_rng(0).standard_normal((images, channels, columns)).astype(numpy_dtype(dtype))
+    beside = [pt.constant(np.linspace(0.5, 2, channels).astype(numpy_dtype(dtype))) for _ in range(2)]
+    matches(pt.op("InstanceNormalization", pt.variable("x", dtype, array.shape), *beside), dtype, share, array)
+
+
 def test_rows_without_barriers_are_seen() -> None:
     """A thread reads what others found in their columns."""
     x, array = rows_of("float32", 1, 100)
