@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Size, is_less
 from accelerators.tvm.sizes.grains import LARGEST
+from accelerators.tvm.sizes.same_padding import SAME, same_padding
 from graph.node import Node
 from graph.numerics.resize import scaled_size
 from graph.numerics.windows import extent, window
@@ -34,9 +35,10 @@ def _slid(reading: Reading, node: Node, taps: Sequence[int]) -> Sizes:
         return window(_known(data, node), taps, strides, dilations, pads, automatic, rounds_up).outputs
     count = len(data)
     steps, gaps = list(strides or [1] * count), list(dilations or [1] * count)
-    if automatic in ("SAME_UPPER", "SAME_LOWER"):
-        # No quotient rounded down: how much is padded on each side depends on the rest.
-        return tuple([(size + step - 1) // step for size, step in zip(data, steps, strict=True)])
+    if automatic in SAME:
+        for size, tap, step, gap in zip(data, taps, steps, gaps, strict=True):
+            same_padding(size, extent(tap, gap), step, automatic, reading.divide)  # Kernels work it out of these quotients.
+        return tuple([reading.divide(size + step - 1, step) for size, step in zip(data, steps, strict=True)])
     around = list(pads or [0] * (2 * count)) if automatic == "NOTSET" else [0] * (2 * count)
     rooms = [size + around[d] + around[count + d] - extent(taps[d], gaps[d]) for d, size in enumerate(data)]
     for room in rooms:

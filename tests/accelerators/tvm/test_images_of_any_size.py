@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 import partita as pt
 from accelerators.interface.accelerator import CompiledSubgraph
 from accelerators.tvm.sizes.any_size import SizedSubgraph
+from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol, value_of
+from accelerators.tvm.sizes.quotients import floor_named
+from accelerators.tvm.sizes.same_padding import same_padding
 from accelerators.tvm.sizes.sizing import sized
 from benchmarks.models.any_size import Sizes, vit
+from graph.numerics.windows import window
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
 from tests.fuzz.guard.pages import guarded_copy
 
@@ -150,11 +154,46 @@ def test_images_and_texts_of_any_size_on_so_many_threads(threads: int) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()))
 
 
-def test_padding_that_depends_on_the_size_has_grains() -> None:
-    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
-    graph = pt.Graph([Layers().conv(image, 3, strides=[2, 2], auto_pad="SAME_UPPER")], [image])
-    assert grains_of(graph) == (("s0", 3, "2*s1", "2*s2"),)
-    check(graph, [{"image": numbers(2, 3, *shape)} for shape in ((8, 12), (20, 6))])
+def padded_by_size(auto_pad: str) -> pt.Graph:
+    """Layers that move by several pixels, and pad by what the image lacks to whole moves: convolutions of the image and of
+    blocks, one behind another, and every kind of pool."""
+    net = Layers("H", "W")
+    moves: dict[str, Any] = {"strides": [2, 3], "auto_pad": auto_pad}
+    twice = net.conv(pt.op("Relu", net.conv(net.image, 3, 12, **moves)), side=4, strides=[3, 2], auto_pad=auto_pad)
+    pools = [
+        pt.op("MaxPool", net.first, kernel_shape=[3, 3], **moves),
+        pt.op("AveragePool", net.first, kernel_shape=[2, 5], **moves),
+        pt.op("AveragePool", net.first, kernel_shape=[3, 4], count_include_pad=1, **moves),
+        pt.op("MaxPool", net.image, kernel_shape=[3, 2], **moves),
+        pt.op("LpPool", net.image, kernel_shape=[3, 4], **moves),
+    ]
+    apart = net.conv(net.first, dilations=[2, 1], **moves)
+    return pt.Graph([twice, apart, net.conv(net.first, group=12, side=5, **moves), *pools], [net.image])
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_padding_that_depends_on_the_size(auto_pad: str) -> None:
+    """Images that lack nothing to whole moves, and all that they may lack, down and across; smaller ones than a filter too."""
+    shapes = [(1, 24, 36), (2, 25, 37), (1, 26, 38), (1, 27, 39), (3, 34, 41), (1, 3, 2), (1, 1, 5), (1, 71, 130)]
+    check(padded_by_size(auto_pad), [{"image": numbers(n, 3, *sides)} for n, *sides in shapes], 1e-4)
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 3), st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_padding_of_any_size_is_that_of_the_size(auto_pad: str, taps: int, step: int, gap: int, size: int) -> None:
+    """As numpy's windows have it, from a size that is known and from a symbol with its quotients."""
+    geometry = window([size], [taps], [step], [gap], None, auto_pad)
+    span = (taps - 1) * gap + 1
+    assert same_padding(size, span, step, auto_pad) == (*geometry.before, *geometry.after)
+    for amount, wanted in zip(same_padding(symbol("s0"), span, step, auto_pad), (*geometry.before, *geometry.after), strict=True):
+        quotients = {name: floor.at({"s0": size}) for name in symbols_in(amount) if (floor := floor_named(name)) is not None}
+        assert value_of(amount, {"s0": size, **quotients}) == wanted
+        assert known_least(amount) <= wanted
+
+
+def symbols_in(size: Size) -> tuple[str, ...]:
+    return size.symbols if isinstance(size, Extent) else ()
 
 
 @settings(deadline=None, max_examples=15)

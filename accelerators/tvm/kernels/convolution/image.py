@@ -16,6 +16,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, al
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.same_padding import SAME, same_padding
 from graph.node import Node
 
 Sizes = tuple[int, ...]
@@ -173,10 +174,9 @@ def make_image(node: Node) -> Image | None:
     dilations = tuple(attributes.get("dilations") or (1,) * rank)
     before = tuple(attributes.get("pads") or (0,) * rank)[:rank]
     auto = attributes.get("auto_pad", "NOTSET")
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        spans = zip(out, strides, taps, dilations, sizes)
-        total = [max((o - 1) * s + (k - 1) * d + 1 - n, 0) for o, s, k, d, n in spans]
-        before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
+    if auto in SAME:
+        windows = zip(sizes, taps, strides, dilations)
+        before = tuple([same_padding(size, (tap - 1) * gap + 1, step, auto)[0] for size, tap, step, gap in windows])
     elif auto == "VALID":
         before = (0,) * rank
     return Image(

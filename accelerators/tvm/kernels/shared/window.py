@@ -10,6 +10,7 @@ import attrs
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.sizes.extent import Extent, known_least
 from accelerators.tvm.sizes.floors import floored
+from accelerators.tvm.sizes.same_padding import SAME, same_padding
 from graph.node import Node, NodeEntry
 
 Pair = tuple[int, int]
@@ -133,10 +134,9 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
     strides, dilations = (tuple(node.attrs.get(name) or (1, 1)) for name in ("strides", "dilations"))
     before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
     auto = node.attrs.get("auto_pad", "NOTSET")
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        spans = zip(output[2:], strides, taps, dilations, data[2:])
-        total = [max((o * s - n) + (k - 1) * d + 1 - s, 0) for o, s, k, d, n in spans]
-        before = tuple((t + (auto == "SAME_LOWER")) // 2 for t in total)
+    if auto in SAME:
+        windows = zip(data[2:], taps, strides, dilations)
+        before = tuple([same_padding(size, (tap - 1) * gap + 1, step, auto)[0] for size, tap, step, gap in windows])
     elif auto == "VALID":
         before = (0, 0)
     return Window(*map(_pair, (data[2:], output[2:], taps, strides, dilations, before)))

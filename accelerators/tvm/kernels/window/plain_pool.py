@@ -31,6 +31,8 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import TAPS
+from accelerators.tvm.sizes.extent import known_least
+from accelerators.tvm.sizes.same_padding import same_padding
 from graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
@@ -57,14 +59,27 @@ class Sliding:
     """How far the stated padding reaches behind the input."""
 
     @property
+    def span(self) -> int:
+        """How many positions one window covers."""
+        return (self.size - 1) * self.gap + 1
+
+    @property
     def reach(self) -> int:
         """How many positions all windows see together."""
-        return (self.out - 1) * self.step + (self.size - 1) * self.gap + 1
+        return (self.out - 1) * self.step + self.span
+
+    @property
+    def columns(self) -> int:
+        """Room for the positions that windows see and for the input; for sizes that are not known some more may be needed."""
+        reach, whole = self.reach, self.before + self.own
+        if known_least(reach - whole) >= 0:
+            return reach
+        return whole if known_least(whole - reach) >= 0 else whole + self.after + (self.step - 1)
 
     @property
     def is_inside(self) -> bool:
         """Does no window see anything outside of the input?"""
-        return self.before == 0 and self.reach <= self.own
+        return self.before == 0 and known_least(self.own - self.reach) >= 0
 
 
 def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[Sliding, ...]:
@@ -83,9 +98,8 @@ def slidings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[S
     if auto == "NOTSET":
         pads = stated("pads", 0, 2 * dims)
         return tuple([attrs.evolve(d, before=pads[i], after=pads[dims + i]) for i, d in enumerate(bare)])
-    totals = [max(d.reach - d.own, 0) for d in bare]
-    befores = [(total + (auto == "SAME_LOWER")) // 2 for total in totals]
-    return tuple([attrs.evolve(d, before=b, after=t - b) for d, t, b in zip(bare, totals, befores, strict=True)])
+    around = [same_padding(d.own, d.span, d.step, auto) for d in bare]
+    return tuple([attrs.evolve(d, before=before, after=after) for d, (before, after) in zip(bare, around, strict=True)])
 
 
 def plain_pool(body: Body, machine: Machine) -> Draft | None:
@@ -133,8 +147,8 @@ class _Writing:
         kernel, (*outer, last) = self.kernel, self.windows
         with nest(kernel, (channels, *[d.out for d in outer]), is_shared) as (channel, *rows):
             firsts = [self._first(d, row) for d, row in zip(outer, rows, strict=True)]
-            columns = kernel.memory("columns", self.element, (max(last.reach, last.before + last.own),))
-            with kernel.loop(columns.sizes[0], "column") as column:
+            columns = kernel.memory("columns", self.element, (last.columns,))
+            with kernel.loop(last.columns, "column") as column:
                 columns[column] = constant(self.reducer.start_of(self.element), self.element)
             with nest(kernel, [d.size for d in outer], False, "tap") as taps:
                 at = [first + tap * d.gap for first, tap, d in zip(firsts, taps, outer, strict=True)]
@@ -172,7 +186,7 @@ class _Writing:
 
 def counted(d: Sliding, first: Value, reducer: Reducer, is_padding_counted: bool) -> Value:
     """How many positions of a window that begins here count along a dimension."""
-    if reducer is not MEAN or d.is_inside or (is_padding_counted and d.reach <= d.before + d.own + d.after):
+    if reducer is not MEAN or d.is_inside or (is_padding_counted and known_least(d.before + d.own + d.after - d.reach) >= 0):
         return as_index(d.size)
     low, high = (-d.before, d.own + d.after) if is_padding_counted else (0, d.own)
     skipped = maximum(low - first + d.gap - 1, 0) // d.gap

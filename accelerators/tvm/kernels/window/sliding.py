@@ -25,7 +25,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.kernels.shared.window import Window
@@ -153,8 +153,8 @@ class _Row:
     def _unpadded(self, wide: int) -> tuple[Operand, Value]:
         """The first column that sees no padding to the left, and the first one from there on that sees some to the right."""
         window = self.slide.window
-        first = -(-window.before[1] // window.strides[1])
-        low = self.name("unpadded", smaller(first, wide)) if first else 0
+        first = parts_of(window.before[1], window.strides[1])
+        low = 0 if isinstance(first, int) and first == 0 else self.name("unpadded", smaller(first, wide))
         last = (as_index(window.sizes[1]) + (window.before[1] - window.span[1])) // window.strides[1] + 1
         return low, self.name("padded", maximum(minimum(last, as_index(wide)), low))
 
