@@ -43,7 +43,7 @@ _clock = _Clock()
 class Body:
     """What `Graph` is to a node that holds one as an attribute."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
 
 

@@ -4,7 +4,8 @@ from it.
 
 from __future__ import annotations
 
-from accelerators.process.forking import Guard
+import weakref
+
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
@@ -30,20 +31,26 @@ def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
 SMALL = 200
 """A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
 
-_guard = Guard()
-_last: dict[bool, tuple[Graph, frozenset[NodeEntry]]] = {}
+_last: dict[bool, tuple[weakref.ref[Graph], frozenset[NodeEntry]]] = {}
+"""The small and the large graph asked about last, with their values while they live: the values hold weights."""
 
 
 def _settled(graph: Graph) -> frozenset[NodeEntry]:
     """The values; those of the small and of the large graph asked about last are remembered."""
     small = len(graph.nodes) < SMALL
-    with _guard.lock:
-        known = _last.get(small)
-    if known is None or known[0] is not graph:
-        known = graph, frozenset(_find_settled(graph))
-        with _guard.lock:
-            _last[small] = known
-    return known[1]
+    known = _last.get(small)
+    if known is not None and known[0]() is graph:
+        return known[1]
+    settled = frozenset(_find_settled(graph))
+    _last[small] = weakref.ref(graph, lambda gone: _forget(small, gone)), settled
+    return settled
+
+
+def _forget(small: bool, gone: weakref.ref[Graph]) -> None:
+    """Drop what is remembered of a graph that is gone. This may run at any time, in any thread, so it waits for no lock."""
+    known = _last.get(small)
+    if known is not None and known[0] is gone:
+        _last.pop(small, None)
 
 
 def _find_settled(graph: Graph) -> set[NodeEntry]:

@@ -34,13 +34,16 @@ def without_collector() -> Iterator[None]:
 def test_a_dropped_model_is_freed_at_once(device: str, rows: int | str) -> None:
     if device == "opencl" and device not in {each.name for each in pt.devices()}:
         pytest.skip("no driver of OpenCL")
-    model = pt.compile(graph(rows), device)
+    net = graph(rows)
+    nodes = [weakref.ref(node) for node in net.nodes]
+    model = pt.compile(net, device)
     for size in (3, 5) if rows == "rows" else (3,):
         assert model(np.ones((size, 8), np.float32))[0].shape == (size, 8)
     compiled = [weakref.ref(unit.compiled) for unit in model.units]
     model_left = weakref.ref(model)
-    del model
+    del model, net
     assert model_left() is None
+    assert [left() for left in nodes] == [None] * len(nodes)
     assert [left() for left in compiled] == [None] * len(compiled)
 
 
