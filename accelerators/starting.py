@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -47,8 +48,7 @@ class Beginning:
         by_device = {label: _lasting(values, home) for label, values in task.settings.by_device.items()}
         behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=self._stand_ins)
         self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
-        self.own = Once(self._compile_own)
-        """The model on its own devices, compiled by whoever asks first; others wait for it."""
+        self._own = Once[CompiledModel]()
 
     @property
     def _stand_ins(self) -> list[tuple[Device, Mapping[str, Any]]]:
@@ -64,6 +64,10 @@ class Beginning:
             return self._compile(Task(graph, self._starters, self._settings, forbid=forbid))
         except NotSupported:
             return None
+
+    def own(self) -> CompiledModel:
+        """The model on its own devices, compiled by whoever asks first; others wait for it."""
+        return self._own(self._compile_own)
 
     def starting(self) -> StartingModel | None:
         """The model that answers now; None where no devices do."""
@@ -85,7 +89,8 @@ class Beginning:
         task = _in_workshops(self._behind, self._workshops)
         work = partial(self._compile, task)
         try:
-            model = behind(work, leaves_threads=any(_leaves_threads(device) for device in task.devices))
+            with self._workshops.place(task.graph):
+                model = behind(work, leaves_threads=any(_leaves_threads(device) for device in task.devices))
         except BaseException:
             self._workshops.close()
             raise
@@ -123,6 +128,23 @@ class _Workshops:
         self._open.append(workshop)
         if self._is_given_up:
             workshop.give_up()
+
+    @contextmanager
+    def place(self, graph: Graph) -> Iterator[None]:
+        """Inside, all of them may work on the graph's parts: one place is for a model, however many devices it has."""
+        if not self._open:
+            yield
+            return
+        with self._open[0].place(graph):
+            for workshop in self._open:
+                workshop.has_place = True
+            try:
+                yield
+            finally:
+                for workshop in self._open:
+                    workshop.has_place = False
+        for workshop in self._open:
+            workshop.rest()
 
     def give_up(self) -> None:
         self._is_given_up = True

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from accelerators.at_once.making import Making, closed
 from accelerators.at_once.whole_session import WholeSession
-from accelerators.process.behind import behind
-from accelerators.process.ending import at_a_device, before_the_door_closes, door
+from accelerators.process.ending import before_the_door_closes, door
 from accelerators.process.forking import Guard, renewed_in_children
+from accelerators.process.frames import forget_frames
 from accelerators.running.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -24,40 +23,36 @@ if TYPE_CHECKING:
 HELD_BACK = 1.0
 """Seconds that reading the file waits for the first answer, so as not to take time from it."""
 
-Steps = Sequence[Callable[[Any], Any]]
-"""What makes the model: each step is given what the one before returned, the first None. The last one returns a Beginning."""
-
 
 class FileModel:
     """A CompiledModel to its users. Calls that fit are answered by the session until the model's own devices are ready; whatever
     else is asked for before is done by a model that starts, which is made then, and takes all calls from there on. A file that no
     model can be made of has its error raised by what comes next."""
 
-    def __init__(self, session: WholeSession, steps: Steps) -> None:
+    def __init__(self, session: WholeSession, making: Making) -> None:
         self._session: WholeSession | None = session
-        self._left: tuple[Steps, Any] = (steps, None)
-        """The steps that are left, and what the one before them returned."""
+        self._making = making
         self._guard = Guard(threading.RLock)
-        self._beginning: Beginning | None = None
         self._model: CompiledModel | None = None
-        self._error: Exception | None = None
-        self._closed = False
         self._may_begin = threading.Event()
         self._has_answered = False
         self._is_forked = False
-        self._ready: Future[FileModel] = Future()
-        self._ready.set_running_or_notify_cancel()
+        ready: Future[FileModel] = Future()
+        ready.set_running_or_notify_cancel()
+        self._ready: Future[FileModel] | None = ready
         renewed_in_children(self)
         _waiting.add(self)
         may_begin = self._may_begin
+        weakref.finalize(self, making.give_up).atexit = False
         reference = weakref.ref(self, lambda _: may_begin.set())
-        self._thread = threading.Thread(target=_make, args=(reference, may_begin, self._ready), name="partita-open", daemon=True)
+        arguments = (reference, making, may_begin, ready)
+        self._thread = threading.Thread(target=_make, args=arguments, name="partita-open", daemon=True)
         self._thread.start()
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
         """The outputs for these inputs, as of any compiled model."""
         session = self._session
-        if session is not None and out is None and not self._closed:
+        if session is not None and out is None and not self._making.is_over:
             door.enter()
             try:
                 outputs = session.outputs(args, named)
@@ -74,43 +69,22 @@ class FileModel:
         """The model itself, made now unless it is there."""
         with self._guard.lock:
             if self._model is None:
-                beginning = self.begun()
-                with self._open():
+                try:
+                    beginning = self._making.begun()
+                except Exception:
+                    self._session = None
+                    raise
+                with self._making.open():
                     self._model = beginning.starting() or beginning.own()
                 self._session = None
             return self._model
-
-    def begun(self) -> Beginning:
-        """What the file's model begins with."""
-        with self._guard.lock:
-            if self._error is not None:
-                raise self._error.with_traceback(None)  # else it would grow with each call
-            if self._beginning is None:
-                try:
-                    self._beginning = self._through_all_steps()
-                    weakref.finalize(self, self._beginning.give_up).atexit = False
-                except Exception as error:
-                    self._error, self._session, self._left = error, None, ((), None)
-                    raise
-                self._left = (), None
-            return self._beginning
-
-    def _through_all_steps(self) -> Any:
-        """What the last step returns, by those that are left: none is done twice, though Ctrl-C or a fork came between two."""
-        answers_meanwhile = threading.current_thread() is self._thread
-        while self._left[0]:
-            (step, *others), before = self._left
-            with self._open():
-                work = partial(step, before)
-                self._left = others, behind(work) if answers_meanwhile else work()
-        return self._left[1]
 
     def owned(self, beginning: Beginning, seconds: float) -> CompiledModel:
         """The model, which is on its own devices unless one that starts was needed before they were ready, or they failed."""
         session = None
         with self._guard.lock:
-            if self._closed:
-                raise _closed()
+            if self._making.is_given_up:
+                raise closed()
             if self._model is None:
                 with suppress(Exception):
                     self._model = beginning.ready_after(seconds)
@@ -120,14 +94,6 @@ class FileModel:
             session.close()
         return model
 
-    @contextmanager
-    def _open(self) -> Iterator[None]:
-        """Inside, the end of the interpreter waits; the model was not closed before."""
-        if self._closed:
-            raise _closed()
-        with at_a_device():
-            yield
-
     @property
     def ready(self) -> Future[Any]:
         """The future of this model on its own devices; it holds the error if there is none."""
@@ -135,7 +101,18 @@ class FileModel:
             return self._made().ready
         if not self._may_begin.is_set():
             self._may_begin.set()
-        return self._ready
+        return self._ready or self._ended_future()
+
+    def _ended_future(self) -> Future[FileModel]:
+        """A future that has ended. It holds the model, which does not hold it, so that both go with whoever has them."""
+        ready: Future[FileModel] = Future()
+        ready.set_result(self)
+        return ready
+
+    def end(self, ready: Future[FileModel]) -> None:
+        """Tell whoever has the future that the model's own devices are ready."""
+        ready.set_result(self)
+        self._ready = None
 
     def wait(self, timeout: float | None = None) -> FileModel:
         """This model, once its own devices are ready; the error if they cannot compile it, TimeoutError if it takes longer."""
@@ -149,17 +126,12 @@ class FileModel:
 
     def close(self) -> None:
         """Close the model, and give up what is not ready."""
-        self._closed = True
+        self._making.give_up()
         self._may_begin.set()
-        self._give_up_beginning()
         with self._guard.lock:
             if self._model is not None:
                 self._model.close()
             self._session = None
-
-    def _give_up_beginning(self) -> None:
-        if self._beginning is not None:
-            self._beginning.give_up()
 
     def renew(self) -> None:
         """A forked process has none of the session's threads: there the model is made when it is next asked for anything. The
@@ -172,9 +144,8 @@ class FileModel:
     def give_up(self) -> None:
         """Let the thread that makes the model end after the step that it is at."""
         if self._model is None:
-            self._closed = True
+            self._making.give_up()
             self._may_begin.set()
-            self._give_up_beginning()
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -199,26 +170,24 @@ class FileModel:
         return repr(self._made())
 
 
-def _closed() -> Exception:
-    from accelerators.errors import RunError
-
-    return RunError("the model is closed", where="a model that starts", remedy="Compile it again")
-
-
-def _make(reference: weakref.ref[FileModel], may_begin: threading.Event, ready: Future[FileModel]) -> None:
+def _make(reference: weakref.ref[FileModel], making: Making, may_begin: threading.Event, ready: Future[FileModel]) -> None:
     """Make the model once it may begin, and have its own devices compiled. Its error is for whoever asks next. Nobody holds the
     model for that: one that is gone is given up."""
     may_begin.wait(HELD_BACK)
     start, final = time.perf_counter(), None
     try:
-        beginning = _held(reference).begun()
-        with suppress(Exception), at_a_device():
-            final = beginning.own()
+        beginning = making.begun(answers_meanwhile=True)
+        try:
+            with making.open():
+                final = beginning.own()
+        except Exception as error:  # noqa: BLE001  what it is shows when somebody asks for it
+            if making.is_given_up:
+                forget_frames(error)
         theirs = _held(reference).owned(beginning, time.perf_counter() - start).ready
     except BaseException as error:  # noqa: BLE001  the model keeps it
         if final is not None:
             final.close()
-        ready.set_exception(error)
+        ready.set_exception(error.with_traceback(None))  # which would hold the model
         return
     theirs.add_done_callback(lambda future: _hand_on(future, reference, ready))
 
@@ -226,8 +195,8 @@ def _make(reference: weakref.ref[FileModel], may_begin: threading.Event, ready: 
 def _held(reference: weakref.ref[FileModel]) -> FileModel:
     """The model, unless nobody will call it any more."""
     model = reference()
-    if model is None or model._closed:
-        raise _closed()
+    if model is None:
+        raise closed()
     return model
 
 
@@ -235,9 +204,9 @@ def _hand_on(theirs: Future[CompiledModel], reference: weakref.ref[FileModel], r
     """What became of the model that was made is what becomes of the file's."""
     error, model = theirs.exception(), reference()
     if error is None and model is not None:
-        ready.set_result(model)
+        model.end(ready)
     else:
-        ready.set_exception(error or _closed())
+        ready.set_exception(error or closed())
 
 
 _of_parents: list[WholeSession] = []

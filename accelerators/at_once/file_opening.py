@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accelerators.at_once.file_model import FileModel
+from accelerators.at_once.making import Making
 from accelerators.at_once.plain_files import is_plain
 from accelerators.at_once.whole_session import WholeSession, whole_session
 from accelerators.process.working import working_folder
@@ -30,9 +31,9 @@ def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | Non
         file.close()
         return None
     steps = [_imported, lambda _: _read(file, state), lambda graph: _closed_behind(graph, file), _beginner(device, config)]
-    model = FileModel(session, steps)
-    weakref.finalize(model, file.close)
-    return model
+    making = Making(steps)
+    weakref.finalize(making, file.close)
+    return FileModel(session, making)
 
 
 def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileModel | None:
@@ -46,7 +47,8 @@ def opened_graph(graph: Graph, device: Any, config: Any, threads: int) -> FileMo
     with file:
         is_same = open_state(state.path, file.fileno()) == state
         session = _session(file, state, threads) if is_same else None
-    return None if session is None else FileModel(session, [_imported, lambda _: _as_read(graph), _beginner(device, config)])
+    steps = [_imported, lambda _: _as_read(graph), _beginner(device, config)]
+    return None if session is None else FileModel(session, Making(steps))
 
 
 def _differs(node: Any) -> bool:

@@ -19,10 +19,18 @@ from accelerators.isolation.messages import config_told
 from accelerators.isolation.process import Child, DeviceProcess, Origin, Task, origin_of
 from accelerators.process.behind import behind, lowered
 from accelerators.process.cores import all_but_one_core, default_threads
+from accelerators.process.places import GivenUp, Worker, places
 from graph.graph import Graph
+from graph.text.digests import arrays_in
 
 LIMIT = 86_400.0
 """Seconds that a question may take: nobody waits for its answer."""
+
+MEMORY = 300 << 20
+"""The bytes that a process needs whatever it compiles."""
+
+COPIES = 4
+"""And how often the weights are in memory at the most: as they were sent, packed, as they are sent back, and as they are kept."""
 
 
 class Workshop(DeviceProcess):
@@ -32,7 +40,36 @@ class Workshop(DeviceProcess):
         super().__init__(origin)
         self.is_over = False
         """Has it done its work? From then on the device compiles in this process."""
+        self.has_place = False
+        """Has whoever opened it seen to it that it may work now?"""
+        self._workers = set[Worker]()
+        """Those of its tasks that may be waiting for a place."""
         self._is_given_up = False
+
+    @contextmanager
+    def place(self, graph: Graph) -> Iterator[None]:
+        """Inside, the process may work on the graph: there is one for each model, and all at once would fill the memory."""
+        if self.has_place:
+            yield
+            return
+        worker = Worker()
+        self._workers.add(worker)
+        try:
+            if self._is_given_up:
+                worker.give_up()
+            with places.place(worker, MEMORY + COPIES * sum(array.nbytes for array in arrays_in(graph))):
+                yield
+        except GivenUp:
+            raise self._unwanted() from None
+        finally:
+            self._workers.discard(worker)
+        self.rest()
+
+    def rest(self) -> None:
+        """End the process while it has nothing to do, if others wait for its place; the next question starts it again."""
+        if places.is_wanted and not self.has_place and self._guard.lock.acquire(blocking=False):
+            self.end()
+            self._guard.lock.release()
 
     @contextmanager
     def child(self) -> Iterator[Child]:
@@ -45,7 +82,10 @@ class Workshop(DeviceProcess):
 
     def _check_wanted(self) -> None:
         if self._is_given_up:
-            raise CompileError("nobody waits for it any more", where=f"device {self.origin.device!r}")
+            raise self._unwanted()
+
+    def _unwanted(self) -> CompileError:
+        return CompileError("nobody waits for it any more", where=f"device {self.origin.device!r}")
 
     @property
     def seconds_to_start(self) -> float:
@@ -67,12 +107,19 @@ class Workshop(DeviceProcess):
     def give_up(self) -> None:
         """End the process in the midst of its work, which is not needed any more."""
         self._is_given_up = True
+        for worker in list(self._workers):
+            worker.give_up()
         child = self.current
         if child is not None:
             child.kill()
         if self._guard.lock.acquire(blocking=False):  # Else it is at work: whoever speaks with it closes what leads to it.
             self.end()
             self._guard.lock.release()
+
+    def renew(self) -> None:
+        """In a forked process nothing of it is at work, or waits."""
+        super().renew()
+        self.has_place, self._workers = False, set()
 
 
 def _keep_off_one_core(process: int) -> None:
@@ -128,7 +175,8 @@ class _Afar(Isolated):
         if self.workshop.is_over:
             return self.device_class.compile(self, graph, config)
         order = Order(graph, config, self._where)
-        data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, {"ISOLATE_SECONDS": LIMIT}).exported())
+        with self.workshop.place(graph):
+            data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, {"ISOLATE_SECONDS": LIMIT}).exported())
         return self.import_(data, graph, config, *((weights,) if weights else ()))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], *weights: Sequence[Any]) -> CompiledSubgraph:

@@ -10,9 +10,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from accelerators.process.groups import group_folders
+
 _CPUS = Path("/sys/devices/system/cpu")
-_GROUPS = Path("/sys/fs/cgroup")
-_OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
@@ -58,17 +58,9 @@ def _core(number: int) -> str:
 def _quota() -> int | None:
     """Whole cores' worth of time that the container may use in a period; None if there is no limit."""
     try:
-        lines = _OWN_GROUP.read_text().splitlines()
+        limits = [limit for folder in group_folders("cpu") if (limit := _limit(folder))]
     except OSError:
         return None
-    limits = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        base = _GROUPS / "cpu" if "cpu" in controllers.split(",") else _GROUPS
-        if controllers and base == _GROUPS:
-            continue
-        group = base / path.lstrip("/")
-        limits += [limit for folder in (group, *group.parents) if folder.is_relative_to(_GROUPS) and (limit := _limit(folder))]
     return max(1, round(min(limits))) if limits else None
 
 

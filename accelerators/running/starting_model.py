@@ -15,6 +15,7 @@ import attrs
 from accelerators.building.report import CompileReport
 from accelerators.errors import RunError
 from accelerators.process.ending import at_a_device, before_the_door_closes
+from accelerators.process.frames import forget_frames
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.outputs import Outputs
 from graph.errors import PartitaError
@@ -49,8 +50,9 @@ class StartingModel(CompiledModel):
 
     def _begin(self) -> None:
         """Compile in the background. The thread holds the model weakly: one that nobody has any more is given up."""
-        self._ready: Future[CompiledModel] = Future()
-        self._ready.set_running_or_notify_cancel()
+        ready: Future[CompiledModel] = Future()
+        ready.set_running_or_notify_cancel()
+        self._ready: Future[CompiledModel] | None = ready
         give_up, may_begin = self._work.give_up, threading.Event()
         self._may_begin, self._has_answered = may_begin, False
 
@@ -60,7 +62,7 @@ class StartingModel(CompiledModel):
 
         reference = weakref.ref(self, end)
         _at_work.add(self)
-        arguments = (reference, may_begin, self._work.compile, self._ready)
+        arguments = (reference, may_begin, self._work.compile, ready)
         threading.Thread(target=_work, args=arguments, name="partita-start", daemon=True).start()
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Outputs:
@@ -74,12 +76,19 @@ class StartingModel(CompiledModel):
     @property
     def ready(self) -> Future[CompiledModel]:
         """The future of this model on its own devices; it holds the error if they cannot compile it."""
-        if self._work_is_lost:
-            self._work_is_lost = False
-            self._begin()
+        with self._lock:
+            if self._work_is_lost:
+                self._begin()
+                self._work_is_lost = False
         if not self._may_begin.is_set():
             self._may_begin.set()
-        return self._ready
+        return self._ready or self._ended_future()
+
+    def _ended_future(self) -> Future[CompiledModel]:
+        """A future that has ended. It holds the model, which does not hold it, so that both go with whoever has them."""
+        ready: Future[CompiledModel] = Future()
+        self._settle(ready)
+        return ready
 
     _work_is_lost = False
     _is_given_up = False
@@ -94,15 +103,14 @@ class StartingModel(CompiledModel):
         """A forked process does not have the thread that compiles: it begins anew when somebody asks for `ready`. Another
         thread may have held the locks of the event and the future, which are therefore made anew, and not asked."""
         super().renew()
-        self._may_begin, self._ready = threading.Event(), Future()
+        self._may_begin, self._ready = threading.Event(), None
         self._work_is_lost = not self._has_ended
-        if self._has_ended:
-            self._settle(self._ready)
 
     def end(self, ready: Future[CompiledModel], error: BaseException | None) -> None:
         """Note that the work has ended, and tell whoever has its future."""
         self._error, self._has_ended = error, True
         self._settle(ready)
+        self._ready = None
 
     def _settle(self, ready: Future[CompiledModel]) -> None:
         if self._error is None:
@@ -162,22 +170,35 @@ def _work(
                 final = compile()
         except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
             error = raised
-    model = reference()
+    _hand_over(reference(), final, error, ready, time.perf_counter() - start)
+
+
+def _hand_over(
+    model: StartingModel | None,
+    final: CompiledModel | None,
+    error: BaseException | None,
+    ready: Future[CompiledModel],
+    seconds: float,
+) -> None:
+    """Give the result, or the error, to the model, and to whoever has its future."""
     if model is None or _is_over(model):
         where = "a model that starts" if model is None else f"model {model.graph.name!r}"
         ready.set_exception(RunError("the model is closed", where=where, remedy="Compile it again"))
+        if error is not None:
+            forget_frames(error)
         if final is not None:
             final.close()
         return
     try:
         if final is not None:
-            model.take_over(final, time.perf_counter() - start)
+            model.take_over(final, seconds)
         else:
             assert error is not None
             model.stay(error)
     except BaseException as raised:  # noqa: BLE001  where warnings are errors, for one; nobody who waits may wait for ever
         error = error or raised
     model.end(ready, error)
+    del model  # The error, which the model keeps, holds what is in this function.
 
 
 def _is_over(model: StartingModel | None) -> bool:

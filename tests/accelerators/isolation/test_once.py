@@ -13,9 +13,9 @@ def test_an_error_is_kept_and_an_interruption_is_not() -> None:
     def work() -> None:
         raise outcomes.pop(0)
 
-    once = Once(work)
+    once = Once[None]()
     with pytest.raises(KeyboardInterrupt):
-        once()
+        once(work)
     for _ in range(2):
         with pytest.raises(ValueError, match="first"):
-            once()
+            once(work)
