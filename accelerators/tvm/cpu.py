@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.accelerator import AnySize, CompileStatic
 from accelerators.interface.keys import Key, count
 from accelerators.process.cores import default_threads
 from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
@@ -67,12 +66,6 @@ class CpuAccelerator(TvmAccelerator):
             noted = laid_out.evolve(attrs={**laid_out.attrs, NOTES: notes}) if notes else laid_out
             return share_tables(noted, machine)
         return share_tables(narrowed(laid_out, dtype, machine, machine.instruction(dtype), quantized), machine)
-
-    def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
-        """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
-        if config["ANY_SIZE"] and self.configured(config).precision(self.machine(config)) != "float32":
-            return "compiled for each size: kernels of narrow numbers have no form for any size"
-        return super().any_size(graph, config, compile_static)
 
     def precision(self, machine: Machine) -> str:
         """The element type of products, as the configuration asks for it on this machine."""

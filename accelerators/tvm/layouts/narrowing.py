@@ -199,7 +199,7 @@ class _Narrowing:
         """Does a constant stay in float32? A bias does, and a number that would change."""
         if node.domain == DOMAIN:
             return slot > 1 or node.op not in PRODUCTS
-        if array.size == 1 and np.array_equal(array, array.astype(numpy_dtype(self.dtype)).astype(np.float32)):
+        if array.size == 1 and _is_held(array, self.dtype):
             return False
         if node.op == "Pow":
             return False
@@ -263,6 +263,12 @@ class _Narrowing:
         metadata = {ORIGIN: "\n".join(origins_of(origin))}
         node = Node(name, "Clip", (value, *bounds), output_names=(name,), output_types=types, metadata=metadata)
         return self.rewriter.keep(node)[0]
+
+
+def _is_held(array: Array, dtype: str) -> bool:
+    """Does the type hold these numbers as they are? One that is too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.array_equal(array, array.astype(numpy_dtype(dtype)).astype(np.float32))
 
 
 def _is_product(node: Node) -> bool:

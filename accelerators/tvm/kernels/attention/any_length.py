@@ -11,8 +11,6 @@ import math
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import element_of
 from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
 from accelerators.tvm.kernels.language.values import as_index
@@ -41,8 +39,6 @@ class AnyLength(Scoring):
 
     def write(self) -> None:
         """The kernel: code for each width of panels, of which one runs."""
-        if any(element_of(operand.source) != "float32" for operand in self.match.operands):
-            raise CompileError("there is no attention of narrow numbers for any length")
         kernel, keys = self.heads.kernel, as_index(self.keys)
         least = known_least(self.keys)
         wider: int | None = None

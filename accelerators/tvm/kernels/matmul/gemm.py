@@ -14,7 +14,6 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -33,7 +32,6 @@ from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
-    FMA,
     Instruction,
     instruction_for,
     widened,
@@ -42,11 +40,12 @@ from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from accelerators.tvm.kernels.shared.panels import (
+    MANY,
     Panel,
     PanelTile,
     at_most,
     best_tile,
-    by_height,
+    by_size,
     open_tile,
     share_out,
 )
@@ -129,15 +128,33 @@ class Cut:
 
         For any number of rows it is the best for some numbers of them together."""
         apart = depth * element_named(dtype).bits // 8
-        if isinstance(rows, Extent):
-            tile = open_tile(columns, machine, apart)
-            return None if tile is None else cls(tile, FMA)
-        unit = unit_for(dtype, rows, columns, depth, machine)
+        is_open = isinstance(rows, Extent)
+        unit = unit_for(dtype, MANY if is_open else rows, columns, depth, machine)
         if unit is not None:
-            return cls(PanelTile(unit.high * unit.rows, unit.wide, machine.lanes), DOT_BFLOAT16, unit)
-        threads = machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS)
-        tile = best_tile(rows, columns, machine, threads=threads, apart=apart)
+            return cls._of_unit(unit, machine.lanes)
+        if is_open:
+            tile = open_tile(columns, machine, apart)
+        else:
+            threads = machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS)
+            tile = best_tile(rows, columns, machine, threads=threads, apart=apart)
         return None if tile is None else cls(tile, instruction_for(dtype, machine))
+
+    @classmethod
+    def _of_unit(cls, unit: TileUnit, lanes: int) -> Cut:
+        """The cut by the processor's own tiles."""
+        return cls(PanelTile(unit.high * unit.rows, unit.wide, lanes), DOT_BFLOAT16, unit)
+
+    def heights(self) -> dict[int, Cut]:
+        """Cuts into lower tiles of the same width and this one, by their rows: enough for any number of rows."""
+        if self.unit is None:
+            return {tile.rows: attrs.evolve(self, tile=tile) for tile in self.tile.heights(is_fetched=True)}
+        cuts = [self._of_unit(unit, self.tile.lanes) for unit in self.unit.heights()]
+        return {cut.tile.rows: cut for cut in cuts}
+
+    @property
+    def half_cycles(self) -> int:
+        """About what a step of a tile takes, counted in halves of cycles."""
+        return self.tile.half_cycles if self.unit is None else self.unit.half_cycles
 
 
 def gemm(body: Body, machine: Machine) -> Draft | None:
@@ -148,18 +165,16 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
     cut = Cut.of(match.dtype, match.rows, match.columns, match.depth, machine)
     if cut is None:
         return None
-    is_open = isinstance(match.rows, Extent)
-    if is_open and match.dtype != "float32":
-        raise CompileError(f"there is no product by a matrix of {match.dtype} for any number of rows")
     layout = match.layout(cut, element_of(body.graph.inputs[match.right][0]))
     writing = match.kernel(body, layout.size)
-
-    def write(tile: PanelTile) -> None:
-        _write(match, writing, attrs.evolve(cut, tile=tile), layout, machine)
-
-    # Tiles of equal height cover any number of rows, and that height is chosen once they are known. There is code for some
-    # heights up to that of the best tile, enough for the last one to overlap the one before by little.
-    by_height(writing.kernel, match.rows, cut.tile.heights(is_fetched=True) if is_open else [cut.tile], write)
+    if isinstance(match.rows, Extent):
+        # Tiles of equal height cover any number of rows, and that height is chosen once they are known. There is code for some
+        # heights up to that of the best tile, enough for the last one to overlap the one before by little.
+        cuts = cut.heights()
+        cycles_of = {height: lower.half_cycles for height, lower in cuts.items()}
+        by_size(writing.kernel, match.rows, cycles_of, lambda height: _write(match, writing, cuts[height], layout, machine))
+    else:
+        _write(match, writing, cut, layout, machine)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: GradualPack(layout)})
 
 

@@ -12,7 +12,6 @@ from functools import partial
 
 import attrs
 
-from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from accelerators.tvm.kernels.language.values import as_index
@@ -93,8 +92,6 @@ def _narrow(rows: Size, columns: int) -> PanelTile:
 
 def _write_any(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTile, machine: Machine) -> None:
     """Code for tiles of each width, and of each height that any number of rows needs."""
-    if any(element_of(operand.source) != "float32" for operand in match.operands):
-        raise CompileError("there is no product of two narrow values for any size")
     kernel, wider = heads.kernel, list[int]()
     for candidate in _widths(tile, columns):
         fits = as_index(columns) >= candidate.width
@@ -129,7 +126,8 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
     left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
     factor, wanted = match.left.factor * match.right.factor, (match.chain or (match.root,))[-1][0]
     number = heads.chain(match.chain, match.root[0], wanted, factor, rows, columns)
-    instruction = instruction_for(dtype, machine) if left.strides.steps[-1] == 1 else FMA
+    takes_groups = left.strides.steps[-1] == 1 and isinstance(depth, int)
+    instruction = instruction_for(dtype, machine) if takes_groups else FMA
     stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
 
     def panel_of(head: Head, column: Operand) -> Panel:

@@ -22,6 +22,7 @@ from accelerators.tvm.kernels.language import (
     select,
 )
 from accelerators.tvm.kernels.language.emit import Narrowing
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.numbers import HALVES, read
 from accelerators.tvm.machine.machine import Machine
@@ -141,14 +142,15 @@ def widened(kernel: Kernel, dtype: str, rows: int, depth: int, lanes: int) -> Ca
     rows in which each is widened once and not for each vector of the right matrix."""
     if dtype not in HALVES:
         return lambda number: number
-    copy = kernel.memory("rows", float32, (rows * depth,))
+    length = depth if isinstance(depth, int) else as_index(depth)
+    copy = kernel.memory("rows", float32, (rows * length,))
 
     def copied(number: Number) -> Number:
         with kernel.loop(rows, "r") as r:
-            with kernel.loop(depth // lanes, "v") as v, kernel.lanes(lanes) as lane:
-                copy[r * depth + (v * lanes + lane)] = number(r, v * lanes + lane)
-            with kernel.loop(depth % lanes, "e") as e:
-                copy[r * depth + (depth // lanes * lanes + e)] = number(r, depth // lanes * lanes + e)
-        return lambda r, k: copy[r * depth + k]
+            with kernel.loop(length // lanes, "v") as v, kernel.lanes(lanes) as lane:
+                copy[r * length + (v * lanes + lane)] = number(r, v * lanes + lane)
+            with kernel.loop(length % lanes, "e") as e:
+                copy[r * length + (length // lanes * lanes + e)] = number(r, length // lanes * lanes + e)
+        return lambda r, k: copy[r * length + k]
 
     return copied

@@ -97,6 +97,19 @@ class TileUnit:
     """Numbers of a left row that a step takes; an even count."""
     is_emulated: bool
 
+    def heights(self) -> list[TileUnit]:
+        """Lower ones of the same width and this one, so many that any number of rows is covered by tiles of one height that
+        overlap by little."""
+        lower = [rows for rows in (1, 2, 4, 8, MOST_ROWS) if rows < self.high * self.rows]
+        return [*[attrs.evolve(self, rows=rows, high=1) for rows in lower], self]
+
+    @property
+    def half_cycles(self) -> int:
+        """About what a step takes, counted in halves of cycles: a cycle for each row of each product, or half a cycle for each
+        row that is loaded."""
+        loads = self.wide * MOST_ROWS + self.high * self.rows
+        return max(loads, 2 * self.high * self.wide * self.rows)
+
     @contextmanager
     def configured(self, kernel: Kernel) -> Iterator[None]:
         """A block in which the unit is set up: a thread's own affair, and undone at its end."""

@@ -19,6 +19,7 @@ from accelerators.tvm.machine.permission import usable_features
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import Used
 from accelerators.tvm.query.support import takes
+from accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
@@ -108,3 +109,12 @@ def test_machine_code_holds_the_instructions() -> None:
     alone = convolution.evolve(inputs=(inputs[0][0], *convolution.inputs[1:]))
     text = assembly(pt.Graph([alone], inputs=inputs))
     assert text.count("tdpbf16ps") >= 4 and text.count("ldtilecfg") == text.count("tilerelease") == 1
+
+
+@pytest.mark.skipif(host_features().isdisjoint({"sse2", "avx2"}), reason="LLVM's x86 is what is looked at")
+def test_machine_code_for_any_number_of_rows_holds_them_for_each_height() -> None:
+    x, w = pt.variable("x", "bfloat16", ("N", 64)), pt.constant(np.ones((64, 48), BFLOAT16))
+    graph = pt.apply_pass(pt.Graph([pt.op("Cast", pt.op("MatMul", x, w), to=1)]), "InferShape")
+    text = assembly(sized(graph).graph)
+    assert text.count("ldtilecfg") == 6, "heights of 1, 2, 4, 8, 16 and 32 rows"
+    assert text.count("tdpbf16ps") >= 6 and "tilerelease" in text
