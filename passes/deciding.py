@@ -17,6 +17,9 @@ SHAPED_BY: Mapping[str, tuple[int, ...]] = {
 }
 """For each op, the inputs whose values a kernel has to know when it is made."""
 
+COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
+"""Ops whose results are as many as the values say."""
+
 
 def deciding(node: Node) -> list[NodeEntry]:
     """The inputs whose values decide on the sizes of the op's results."""

@@ -12,7 +12,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
 from passes import apply_pass
-from passes.deciding import deciding, follows_from_sizes
+from passes.deciding import COUNTING, deciding, follows_from_sizes
 from passes.infer import without_declared
 
 Sizes = tuple[int, ...]
@@ -42,9 +42,6 @@ _KEEPING = frozenset(
     " Unsqueeze".split()
 )
 """Further ops that make something with elements of things that have elements."""
-
-_COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
-"""Ops whose results are as many as the values say."""
 
 _WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
 
@@ -92,7 +89,7 @@ def _follows(node: Node) -> bool:
     """Do the sizes of the results surely follow from sizes that are fixed?"""
     if node.is_variable:
         return isinstance(node[0].type, TensorType) and node[0].type.is_static
-    if node.domain or node.bodies or node.is_call or node.op in _COUNTING:
+    if node.domain or node.bodies or node.is_call or node.op in COUNTING:
         return False
     return all(map(follows_from_sizes, deciding(node)))
 

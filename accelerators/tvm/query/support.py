@@ -46,6 +46,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.types import TensorType
+from passes.deciding import COUNTING
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -192,7 +193,7 @@ def _unknown_sizes(node: Node, graph: Graph) -> str | None:
     if is_settled(node, graph):
         return None
     decides = unsettled_input(node, graph)
-    if decides is not None or _static_inputs(node):
+    if decides is not None or _static_inputs(node) or (node.op in COUNTING and not node.domain):
         name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
         return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
     return known_wrong(node)

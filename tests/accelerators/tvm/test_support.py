@@ -156,3 +156,16 @@ def test_whole_numbers_times_a_part_of_one_are_left_to_reference(factor: str) ->
     parts = {"alpha": 1.0, "beta": 1.0, factor: 0.5}
     wanted = np.trunc(parts["alpha"] * (numbers @ weight) + parts["beta"] * np.array([1, 5]))
     assert np.array_equal(model(numbers)[0], wanted)
+
+
+@pytest.mark.parametrize("op", ["NonZero", "Unique", "Compress"])
+def test_what_values_count_is_refused_of_any_size_too(op: str) -> None:
+    """Of one size it was, and of any size it took its whole subgraph to the stand-in."""
+    x, chosen = pt.variable("x", "float32", ("N", 4)), pt.variable("chosen", "bool", ("N",))
+    hidden = pt.op("Relu", pt.op("MatMul", x, pt.constant(np.eye(4, dtype=np.float32))), name="hidden")
+    counted = pt.op(op, *([hidden, chosen] if op == "Compress" else [hidden]), name="counted")
+    model = pt.compile(pt.Graph([counted[0], hidden], [x, chosen]), "HETERO:cpu,reference")
+    assert "the sizes of 'counted' depend on values" in str(pt.query(model.graph, "HETERO:cpu,reference").why("counted"))
+    assert model.report.notes == ("cpu_0: compiled once for any size",)
+    for rows in (1, 3):
+        assert np.array_equal(model(np.ones((rows, 4), np.float32), np.ones(rows, bool))["hidden"], np.ones((rows, 4)))
