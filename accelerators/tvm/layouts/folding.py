@@ -134,7 +134,8 @@ def _step(node: Node, graph: Graph) -> Run | None:
             return None
         wide = np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
         one, none = np.ones(channels), np.zeros(channels)
-        factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
+        with np.errstate(divide="ignore"):  # Div by zero makes an infinity, and what others add or multiply by may be zero.
+            factors = {"Mul": (wide, none), "Add": (one, wide), "Sub": (one, -wide), "Div": (1 / wide, none)}[node.op]
         return Run(x, *factors, (node,))
     return None
 

@@ -54,6 +54,7 @@ class SizedSubgraph(AnySize):
         self.compiled = compiled
         self.notes = _multiples(sized)
         self._sized = sized
+        self._handed_out = [i for i, entry in enumerate(sized.lent) if entry in sized.handed_out]
         self._guard = Guard()
         self._known: OrderedDict[Shapes, _Known] = OrderedDict()
         self._bytes = 0
@@ -69,7 +70,12 @@ class SizedSubgraph(AnySize):
                     self._bytes -= self._known.popitem(last=False)[1].bytes
             else:
                 self._known.move_to_end(shapes)
-        return None if known.lent is None else [*inputs, *known.lent]
+        if known.lent is None:
+            return None
+        lent = list(known.lent)
+        for i in self._handed_out:  # A view of it becomes the caller's.
+            lent[i] = lent[i].copy()
+        return [*inputs, *lent]
 
     def is_empty(self, shapes: Shapes) -> bool:
         """Is one of the symbols 0, so that most values have no numbers, and those of the others few?"""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size
+from accelerators.tvm.sizes.extent import Extent, Size, is_less
 from accelerators.tvm.sizes.image_sizes import IMAGE_RULES
 from graph.node import Node, NodeEntry
 
@@ -207,11 +207,8 @@ def _backward(reading: Reading, start: Size, end: Size, size: Size) -> Size:
 
 def _between(reading: Reading, start: Size, end: Size, size: Size) -> Size:
     """How many numbers a slice takes; that it begins and ends inside is assumed where it is not known."""
-    first = size + start if isinstance(start, int) and start < 0 else start
-    if isinstance(end, int):
-        last = size if end >= TO_THE_END else size + end if end < 0 else end
-    else:
-        last = end
+    first = size + start if is_less(start, 0) else start
+    last = size if isinstance(end, int) and end >= TO_THE_END else size + end if is_less(end, 0) else end
     for room in (first, last - first, size - last):
         reading.assume(room)
     return last - first
@@ -240,9 +237,11 @@ def _needed(mode: str, padding: Size) -> Size:
 
 
 def _tile(reading: Reading, node: Node) -> Sequence[Sizes]:
-    sizes, times = reading.sizes(node.inputs[0]), reading.numbers(_second(node))
-    if len(times) != len(sizes) or 0 in times:
+    sizes, times = reading.sizes(node.inputs[0]), reading.vector(_second(node))
+    if len(times) != len(sizes):
         raise CompileError(f"{list(sizes)} is repeated {times} times at any size")
+    for count in times:
+        reading.assume(count - 1)
     return (tuple([size * count for size, count in zip(sizes, times, strict=True)]),)
 
 
@@ -358,9 +357,10 @@ _JOINING = frozenset(
 _INDEXED = frozenset("Gather GatherElements GatherND ScatterElements Scatter ScatterND".split())
 
 NUMBER_BY_NUMBER = frozenset(
-    """Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater
-    GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow
-    Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor""".split()
+    """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos
+    Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log
+    Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub
+    Sum Swish Tan Tanh ThresholdedRelu Where Xor""".split()
 )
 """Ops that compute each number from those at the same position."""
 
@@ -369,7 +369,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
     **dict.fromkeys("BatchNormalization CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
     **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "EyeLike"), _same),
+    **dict.fromkeys("DequantizeLinear EyeLike QuantizeLinear Scatter ScatterElements ScatterND".split(), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),

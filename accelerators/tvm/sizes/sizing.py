@@ -21,6 +21,7 @@ from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
 from accelerators.tvm.sizes.quotients import Floor
 from accelerators.tvm.sizes.reading import Reading
+from accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
 from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.symbols import Symbols
 from accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
@@ -55,6 +56,8 @@ class Sized:
     """What the host computes, in order."""
     lent: tuple[NodeEntry, ...]
     """The host's values that are inputs of the graph."""
+    handed_out: frozenset[NodeEntry]
+    """Those of them that the graph gives back as outputs."""
     known: Mapping[NodeEntry, tuple[Size, ...]]
     """The elements of vectors of sizes that the host's values begin with."""
     opsets: Mapping[str, int]
@@ -146,7 +149,7 @@ def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, li
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
     """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
-    if node.op not in ("Resize", "Conv", "Slice", "OneHot", "Pad") or node.domain or node in reading.of_sizes:
+    if node.op not in ("Resize", "Conv", "Slice", "OneHot", "Pad", "Tile") or node.domain or node in reading.of_sizes:
         return None
     sizes, version = reading.sizes(node.inputs[0]), graph.opsets.get("", 1)
     axes = _gathered_along(node, reading, version)
@@ -157,6 +160,8 @@ def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
         return padding_parts(node, amounts, graph)
     if is_one_hot(node, version):
         return one_hot_parts(node, len(sizes), graph)
+    if is_repeated_by_sizes(node, reading, version):
+        return repeated_parts(node, len(sizes), graph)
     if is_sliced(node, sizes, version):
         return sliced_parts(node, graph)
     return backward_parts(node, len(sizes), graph) if is_backward(node, sizes, version) else None
@@ -207,9 +212,6 @@ class _Rewriting:
     def run(self, inputs: Sequence[tuple[Size, ...]], counting: tuple[str, ...]) -> Sized:
         """The graph rewritten."""
         reading = self.reading
-        for entry in self.graph.outputs:
-            if entry.node in reading.of_sizes:
-                raise CompileError(f"output {entry.name!r} depends on sizes alone")
         rewriter = Rewriter(self.graph)
         for node in self.graph.nodes:
             self._visit(node, rewriter)
@@ -223,10 +225,16 @@ class _Rewriting:
         counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
         extents = tuple([count for count in counts if isinstance(count, Extent)])
         conditions, rounded = tuple(reading.conditions), reading.rounded
-        return Sized(whole, tuple(inputs), needed, lent, known, self.graph.opsets, conditions, extents, counting, rounded)
+        handed_out = frozenset(self.lent).intersection(self.graph.outputs)
+        return Sized(
+            whole, tuple(inputs), needed, lent, handed_out, known, self.graph.opsets, conditions, extents, counting, rounded
+        )
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:
+            for entry in self.graph.outputs:
+                if entry.node is node:
+                    rewriter.replace(entry, self._handed_out(entry, rewriter))
             return
         rebuilt = rewriter.rebuilt(node) if not node.is_op else self._op(node, rewriter)
         if rebuilt is None:
@@ -235,6 +243,12 @@ class _Rewriting:
             return
         types = tuple([self.reading.type_of(entry) if entry.name else None for entry in node.outputs])
         rewriter.keep(node, rebuilt.evolve(output_types=types))
+
+    def _handed_out(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
+        """What stands for an output that depends on sizes alone: the host's value."""
+        given, node, types = self._value(entry, rewriter), entry.node, (self.reading.type_of(entry),)
+        name = node.name if len(node.output_names) == 1 else self._name(f"{entry.name}_of_sizes")
+        return Node(name, "Identity", (given,), output_names=(entry.name,), output_types=types, metadata=node.metadata)[0]
 
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""

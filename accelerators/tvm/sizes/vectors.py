@@ -117,6 +117,23 @@ def _divided(reading: Reading, node: Node) -> Vector | None:
     return _joined(quotient)(reading, node)
 
 
+def _negated(reading: Reading, node: Node) -> Vector | None:
+    vector = reading.known(node.inputs[0])
+    if vector is None:
+        return None
+    return _vector([None if size is None else -size for size in vector.reshape(-1)]).reshape(vector.shape)
+
+
+def _larger(a: Any, b: Any) -> Any:
+    """The larger of two sizes, where that is the same one whatever the symbols are."""
+    return a if known_least(a - b) >= 0 else b if known_least(b - a) >= 0 else None
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    """The smaller of two sizes; as above."""
+    return b if known_least(a - b) >= 0 else a if known_least(b - a) >= 0 else None
+
+
 def _remainder(reading: Reading, node: Node) -> Vector | None:
     def rest(a: Any, b: Any) -> Any:
         return a - reading.divide(a, b) * b if isinstance(b, int) and b > 0 else None
@@ -181,5 +198,6 @@ _RULES: Mapping[str, Callable[[Reading, Node], Vector | None]] = {
     "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Cast": _cast, "Where": _where,
     "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _divided, "Mod": _remainder,
     "Add": _joined(lambda a, b: a + b), "Sub": _joined(lambda a, b: a - b), "Mul": _joined(lambda a, b: a * b),
+    "Max": _joined(_larger), "Min": _joined(_smaller), "Neg": _negated,
     **dict.fromkeys("Identity Reshape Squeeze Unsqueeze".split(), _moved),
 }
