@@ -153,15 +153,10 @@ def judge(graph: Graph, arch: str, precision: str = "f32", registers: bool = Fal
     from accelerators.interface.registry import accelerator
     from accelerators.tvm.bodies.lifting import lift_weights
     from accelerators.tvm.code.building import Built
-    from accelerators.tvm.compiled.assembling import Assembly, pack_weights
+    from accelerators.tvm.compiled.assembling import pack_weights
+    from accelerators.tvm.compiled.step_list import StepAssembly
     from accelerators.tvm.device import TvmAccelerator
     from accelerators.tvm.lower.lowering import lower
-
-    class Steps(Assembly):
-        """Notes which kernels run, and links nothing."""
-
-        def link(self) -> None:
-            return None
 
     chosen = accelerator("cuda")
     config = chosen.full_config({"ARCH": arch, "PRECISION": precision})
@@ -180,7 +175,7 @@ def judge(graph: Graph, arch: str, precision: str = "f32", registers: bool = Fal
     least = _weights(fused) + sum(map(_bytes, {*(node[0] for node in graph.inputs), *graph.outputs}))
     pack_weights(lifted.weights, bodies)
     steps: dict[str, list[str]] = {}
-    for step in Steps(lifted.graph, bodies, lifted.weights, machine).run().steps:
+    for step in StepAssembly(lifted.graph, bodies, lifted.weights, machine).run().steps:
         steps.setdefault(step.call, []).append(step.symbol)
     known: dict[str, Kernel] = {}
     judged = list[Judged]()

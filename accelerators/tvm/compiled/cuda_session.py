@@ -53,7 +53,8 @@ class CudaSession:
     ) -> None:
         self._steps, self._driver, self._kernels = steps, driver, kernels
         self._memory = DevicePieces(driver, steps.blocks)
-        self._blocks = self._memory.addresses
+        pieces = self._memory.addresses
+        self._blocks = (*pieces, *(pieces[part.block] + part.first for part in steps.parts))
         self._stream = driver.stream()
         self._launches = [_Launch(kernels[step.kernel].handle, step, self._blocks) for step in steps.steps]
         self._arrived = driver.event()

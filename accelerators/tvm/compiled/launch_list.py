@@ -20,6 +20,17 @@ class Slot:
 
 
 @attrs.frozen(slots=True)
+class Part:
+    """A value inside a piece of memory, beside others."""
+
+    block: int
+    """The number of the piece."""
+    first: int
+    """Where it begins there, in bytes."""
+    bytes: int
+
+
+@attrs.frozen(slots=True)
 class Step:
     """One launch on a GPU."""
 
@@ -27,7 +38,7 @@ class Step:
     """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
     kernel: str
     arguments: tuple[int | Number, ...]
-    """Pieces of memory, or numbers."""
+    """Pieces of memory and, numbered behind them all, parts of them; or numbers."""
     groups: tuple[int, int, int]
     local: tuple[int, int, int]
     shared: int = 0
@@ -47,6 +58,8 @@ class StepList:
     outputs: tuple[Slot, ...]
     """Where the results are."""
     steps: tuple[Step, ...]
+    parts: tuple[Part, ...] = ()
+    """What stands inside of pieces; no piece of an input or of a result has parts."""
 
     @property
     def source(self) -> str:

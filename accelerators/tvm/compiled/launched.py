@@ -82,6 +82,7 @@ class _Session:
         self._steps, self._driver = steps, driver
         self._queue = driver.queue(measuring)
         self._blocks = [cl.Buffer(driver.context, cl.mem_flags.READ_WRITE, size) for size in steps.blocks]
+        self._blocks += [self._blocks[part.block].get_sub_region(part.first, part.bytes) for part in steps.parts]
         self._launches = [self._launch(program, step) for step in steps.steps]
         self._events: list[Any] = []
         self._copies: list[Any] = []

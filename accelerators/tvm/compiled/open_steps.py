@@ -10,7 +10,8 @@ import attrs
 
 from accelerators.tvm.code.launch_sizes import Formula, number_at
 from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.launch_list import Slot, Step, StepList, planned
+from accelerators.tvm.compiled.joining import Inside
+from accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList, planned
 from accelerators.tvm.sizes.extent import Extent, Size, symbol, value_of
 
 
@@ -61,12 +62,14 @@ class OpenSteps:
     sizes: tuple[Size, ...]
     """The bytes of each value."""
     calls: tuple[tuple[int, ...], ...]
-    """The values that each kernel reads and writes, in the order in which they run."""
+    """The values that each kernel reads and writes, in the order in which they run; of those inside of others, these."""
     inputs: tuple[OpenSlot, ...]
     """What goes in, then the weights."""
     outputs: tuple[OpenSlot, ...]
     """The results."""
     steps: tuple[OpenStep, ...]
+    inside: tuple[Inside, ...] = ()
+    """The values that are parts of others."""
 
     blocks = ()
     """The memory is planned for each size."""
@@ -99,9 +102,12 @@ class OpenSteps:
         for number in elsewhere:
             needed[self.inputs[number].value] = 1
         blocks, pieces = planned(needed, self.calls, [slot.value for slot in (*self.inputs, *self.outputs)])
+        parts = [Part(blocks[part.whole], part.first, needed[part.value]) for part in self.inside]
+        blocks.update({part.value: len(pieces) + i for i, part in enumerate(self.inside)})
         steps = [step.at(blocks, sizes) for step in self.steps]
         slots = [tuple([slot.at(blocks, sizes) for slot in listed]) for listed in (self.inputs, self.outputs)]
-        return StepList(self.sources, tuple(pieces), slots[0], slots[1], tuple([s for s in steps if 0 not in s.groups]))
+        launched = tuple([step for step in steps if 0 not in step.groups])
+        return StepList(self.sources, tuple(pieces), slots[0], slots[1], launched, tuple(parts))
 
 
 def stated(expression: Any) -> Size:

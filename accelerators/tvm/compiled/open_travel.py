@@ -7,6 +7,7 @@ from typing import Any
 
 from accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
 from accelerators.tvm.code.launches import Number
+from accelerators.tvm.compiled.joining import Inside
 from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
 from accelerators.tvm.sizes.extent import Extent, Size
 
@@ -28,6 +29,7 @@ def written_open(steps: OpenSteps) -> dict[str, Any]:
             ]
             for step in steps.steps
         ],
+        "inside": [[part.value, part.whole, part.first] for part in steps.inside],
     }
 
 
@@ -43,7 +45,8 @@ def read_open(words: Mapping[str, Any]) -> OpenSteps:
         for number, kernel, arguments, groups, local, shared in words["steps"]
     ]
     calls = tuple([tuple(map(int, call)) for call in words["calls"]])
-    return OpenSteps((str(words["source"]),), tuple(map(_size, words["sizes"])), calls, inputs, outputs, tuple(steps))
+    inside = tuple([Inside(*map(int, part)) for part in words.get("inside", ())])
+    return OpenSteps((str(words["source"]),), tuple(map(_size, words["sizes"])), calls, inputs, outputs, tuple(steps), inside)
 
 
 def _written(formula: Formula) -> Any:

@@ -3,7 +3,7 @@ are not known, for each size when it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -17,6 +17,7 @@ from accelerators.tvm.code.building import Built
 from accelerators.tvm.code.launch_sizes import Formula, with_arguments
 from accelerators.tvm.code.launches import Launch, Memory, Number
 from accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
+from accelerators.tvm.compiled.joining import Joint, joined, order_of
 from accelerators.tvm.compiled.launch_list import StepList
 from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
 from accelerators.tvm.machine.library import compiling, part, tvm
@@ -30,15 +31,28 @@ def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], ma
     """The partitioned graph as a list of launches. Linear."""
     pack_weights(lifted.weights, bodies)
     with compiling.lock, quiet(), refused("assembly"):
-        return _StepAssembly(lifted.graph, bodies, lifted.weights, machine).run()
+        return StepAssembly(lifted.graph, bodies, lifted.weights, machine).run()
 
 
-class _StepAssembly(Assembly):
+class StepAssembly(Assembly):
     """Reads the launches off the function that the virtual machine would run."""
 
     def link(self) -> StepList | OpenSteps:
+        """The launches; what needs none is no step any more."""
         codes = {name: built.library for _, built in self.bodies.values() for name in built.lowered.symbols.values()}
-        return _Reader(codes).run(self.builder.get()["main"])
+        reader = _Reader(codes, self._orders(), self.machine.gpu.alignment)
+        steps = reader.run(self.builder.get()["main"])
+        self.steps = [step for call, step in enumerate(self.steps) if call not in reader.dropped]
+        return steps
+
+    def _orders(self) -> dict[str, tuple[int, ...]]:
+        """The kernels of concatenations that have each input in one piece, with the order of these."""
+        orders: dict[str, tuple[int, ...]] = {}
+        for body, built in self.bodies.values():
+            symbols, order = [*built.lowered.symbols.values()], order_of(body)
+            if order is not None and len(symbols) == 1:
+                orders[symbols[0]] = order
+        return orders
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -106,14 +120,19 @@ class _Call:
 class _Reader:
     """Follows the bindings of a Relax function."""
 
-    def __init__(self, codes: Mapping[str, Any]) -> None:
-        self.codes = codes
+    def __init__(self, codes: Mapping[str, Any], orders: Mapping[str, Sequence[int]], alignment: int) -> None:
+        """`orders` are the kernels that join their arguments in this order; parts begin at multiples of the alignment."""
+        self.codes, self.orders, self.alignment = codes, orders, alignment
         self.values: dict[Any, Any] = {}
         """By variable: a value, or a list of those of a tuple."""
         self.sizes: list[Size] = []
         """The bytes of each value."""
         self.calls: list[_Call] = []
         """The kernels that run."""
+        self.joints: dict[int, Joint] = {}
+        """Those of them that join values, by their numbers."""
+        self.dropped: set[int] = set()
+        """Those of them that need no launch, since what they join is written where it belongs."""
 
     def run(self, function: Any) -> StepList | OpenSteps:
         """The launches of the function."""
@@ -124,6 +143,9 @@ class _Reader:
             for binding in block.bindings:
                 self.values[binding.var] = self._value(binding.value)
         outputs = _flat(self._value(function.body.body))
+        fixed = {value.number for value in (*inputs, *outputs)}
+        self.dropped, inside = joined(self.joints, self.sizes, fixed, self.alignment)
+        self.calls = [call for number, call in enumerate(self.calls) if number not in self.dropped]
         sources = {id(self.codes[call.symbol]): self.codes[call.symbol].source for call in self.calls}
         steps = [
             OpenStep(i, launch.kernel, call.given(launch), call.groups(launch), launch.local, launch.shared)
@@ -131,8 +153,9 @@ class _Reader:
             for launch in self.codes[call.symbol].plans[call.symbol].launches
         ]
         slots = [tuple([OpenSlot(v.number, v.shape, v.dtype) for v in values]) for values in (inputs, outputs)]
-        calls = tuple([tuple(call.values) for call in self.calls])
-        listed = OpenSteps(tuple(sources.values()), tuple(self.sizes), calls, slots[0], slots[1], tuple(steps))
+        whole = {part.value: part.whole for part in inside}
+        calls = tuple([tuple([whole.get(value, value) for value in call.values]) for call in self.calls])
+        listed = OpenSteps(tuple(sources.values()), tuple(self.sizes), calls, slots[0], slots[1], tuple(steps), inside)
         return listed if listed.is_open else listed.at({})
 
     def _value(self, expr: Any) -> Any:
@@ -156,6 +179,9 @@ class _Reader:
         taken = [self._taken(field) for field in expr.args[1].fields]
         scratch = [self._memory(size) for size in self.codes[symbol].plans[symbol].scratch]
         arguments = tuple([value.number if isinstance(value, _Value) else _Stated(value) for value in (*taken, *_flat(results))])
+        if symbol in self.orders:
+            values = [value.number for value in taken if isinstance(value, _Value)]
+            self.joints[len(self.calls)] = Joint(tuple([values[i] for i in self.orders[symbol]]), _flat(results)[0].number)
         self.calls.append(_Call(symbol, arguments, tuple(scratch)))
         return results
 

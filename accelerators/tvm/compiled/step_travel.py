@@ -18,7 +18,8 @@ from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.exported_words import ExportedWords, read_words
-from accelerators.tvm.compiled.launch_list import Slot, Step, StepList
+from accelerators.tvm.compiled.joining import Inside
+from accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
 from accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
 from accelerators.tvm.compiled.open_travel import read_open, written_open
 from accelerators.tvm.compiled.stepwise import CompiledSteps
@@ -53,6 +54,7 @@ def _written_list(steps: StepList) -> dict[str, Any]:
         "blocks": steps.blocks,
         "values": [[attrs.astuple(slot) for slot in slots] for slots in (steps.inputs, steps.outputs)],
         "steps": [_written(step) for step in steps.steps],
+        "parts": [attrs.astuple(part) for part in steps.parts],
     }
 
 
@@ -114,7 +116,9 @@ def _step_list(words: Mapping[str, Any]) -> StepList:
     inputs, outputs = ([Slot(block, tuple(shape), dtype) for block, shape, dtype in slots] for slots in words["values"])
     steps = [Step(number, kernel, tuple(map(_argument, arguments)), _size(groups), _size(local), *map(int, shared))
              for number, kernel, arguments, groups, local, *shared in words["steps"]]
-    return StepList((str(words["source"]),), tuple(map(int, words["blocks"])), tuple(inputs), tuple(outputs), tuple(steps))
+    blocks = tuple(map(int, words["blocks"]))
+    parts = tuple([Part(int(block), int(first), int(size)) for block, first, size in words.get("parts", ())])
+    return StepList((str(words["source"]),), blocks, tuple(inputs), tuple(outputs), tuple(steps), parts)
 
 
 def _argument(written: Any) -> int | Number:
@@ -135,9 +139,12 @@ def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> No
     blocks = range(len(steps.blocks))
     used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
     fits = all(s.block in blocks and _bytes(s) <= steps.blocks[s.block] for s in (*steps.inputs, *steps.outputs))
-    ends = range(-len(types), len(steps.outputs))
+    fits = fits and all(
+        p.block in blocks and p.first >= 0 and 0 < p.bytes <= steps.blocks[p.block] - p.first for p in steps.parts
+    )
+    ends, memory = range(-len(types), len(steps.outputs)), range(len(steps.blocks) + len(steps.parts))
     fits = fits and all(origin in ends for origin in said.outputs if isinstance(origin, int))
-    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(block in blocks for block in used):
+    if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits or not all(number in memory for number in used):
         cause = "its list of launches is for other inputs or weights, or for less memory"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")
 
@@ -152,8 +159,10 @@ def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str)
     used = [a for step in steps.steps for a in step.arguments if not isinstance(a, Number)]
     used += [value for call in steps.calls for value in call]
     used += [slot.value for slot in (*steps.inputs, *steps.outputs)]
+    used += [value for part in steps.inside for value in (part.value, part.whole)]
     fits = all(origin in ends for origin in said.outputs if isinstance(origin, int)) and all(value in values for value in used)
     fits = fits and all(_size_of(slot) == steps.sizes[slot.value] for slot in (*steps.inputs, *steps.outputs))
+    fits = fits and all(_is_within(part, steps.sizes) for part in steps.inside)
     if wanted != [(slot.dtype, slot.shape) for slot in steps.inputs] or not fits:
         cause = "its list of launches is for other inputs or weights, or for less memory"
         raise AcceleratorError(cause, where=where, remedy="Compile the model again")
@@ -162,6 +171,12 @@ def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str)
 def _size_of(slot: OpenSlot) -> Size:
     size: Size = numpy_dtype(slot.dtype).itemsize
     return reduce(mul, slot.shape, size)
+
+
+def _is_within(part: Inside, sizes: Sequence[Size]) -> bool:
+    """Does the part end where the whole does, or before?"""
+    own, whole = sizes[part.value], sizes[part.whole]
+    return isinstance(own, int) and isinstance(whole, int) and 0 <= part.first <= whole - own
 
 
 def _bytes(slot: Slot) -> int:

@@ -21,6 +21,8 @@ class Gpu:
     """The registers of a core, of 32 bits each."""
     has_tensor_cores: bool = False
     """Do its warps multiply matrices of float16 and of bfloat16, and copy to shared memory while they do?"""
+    alignment: int = 512
+    """A value may begin at each multiple of so many bytes of a piece of memory: as drivers for OpenCL want it, at most."""
 
 
 CORES = {
@@ -36,10 +38,15 @@ USUAL_CORES = 64
 """The number of cores that is taken for a GPU that nothing is known of. Kernels for OpenCL are the same for every driver."""
 
 
+WIDEST = 16
+"""The bytes that a thread reads at once at most, and copies of which begin at a multiple."""
+
+
 def cuda_gpu(arch: str) -> Gpu:
     """A GPU of NVIDIA's; the shared memory is what a kernel has without asking for more."""
     name = arch.rstrip("af")
-    return Gpu(CORES.get(name, USUAL_CORES), 1024, 49152, has_tensor_cores=int(name.removeprefix("sm_")) >= TENSOR_CORES)
+    has_tensor_cores = int(name.removeprefix("sm_")) >= TENSOR_CORES
+    return Gpu(CORES.get(name, USUAL_CORES), 1024, 49152, has_tensor_cores=has_tensor_cores, alignment=WIDEST)
 
 
 def opencl_gpu(arch: str) -> Gpu:

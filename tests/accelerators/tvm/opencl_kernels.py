@@ -28,7 +28,7 @@ def graphs() -> dict[str, pt.Graph]:
     """A small graph for each rule that schedules kernels for GPUs, and for each that does so for any size; sizes that divide
     nothing."""
     square, row, image = (pt.variable("x", "float32", shape) for shape in ((9, 37), (3, 70), (1, 3, 7, 9)))
-    heads = pt.variable("x", "float32", (2, 40, 17))
+    heads, pixels = pt.variable("x", "float32", (2, 40, 17)), pt.variable("x", "float32", (1, 4, 32))
     open_row, open_heads = pt.variable("x", "float32", ("N", "S")), pt.variable("x", "float32", ("N", "S", 17))
     places = np.random.default_rng(1).permuted(np.tile(np.arange(-35, 35), (3, 1)), axis=1)
     ops = {
@@ -42,6 +42,7 @@ def graphs() -> dict[str, pt.Graph]:
         "attention": attention(heads),
         "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
         "chain": pt.op("Tanh", pt.op("Mul", row, pt.constant(np.array(0.3, "float32")))),
+        "joined in place": pt.op("Neg", pt.op("Concat", *(pt.op(op, pixels) for op in ("Sin", "Cos", "Exp")), axis=1)),
         "gather": pt.op("GatherElements", row, pt.constant(places), axis=1),
         "scatter": pt.op("ScatterElements", row, pt.constant(places), pt.constant(numbers(3, 70)), axis=1),
         "product of any rows": pt.op("MatMul", open_heads, pt.constant(numbers(17, 11))),

@@ -170,6 +170,18 @@ def test_outputs_that_are_views_inputs_constants_and_one_value_twice() -> None:
             np.testing.assert_array_equal(result, array)
 
 
+def test_what_is_joined_is_written_where_the_whole_stands() -> None:
+    given = x(1, 4, 5)
+    parts = [pt.op(op, given) for op in ("Sigmoid", "Tanh", "Exp")]
+    graph = pt.Graph([pt.op("Neg", pt.op("Concat", parts[0], pt.op("Concat", *parts[1:], axis=1), axis=1))], name="net")
+    data = numbers(1, 4, 5)
+    with pt.compile(graph, "cuda", config=PLAIN) as model:
+        assert [launch.layer_type for launch in unit(model).launches] == ["Sigmoid", "Tanh", "Exp", "Neg"]
+        (wanted,) = pt.compile(graph, "reference")(data)
+        for _ in range(3):
+            np.testing.assert_allclose(model(data)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_outputs_left_on_the_gpu_are_new_arrays_which_no_later_call_writes_to(relu: pt.CompiledModel) -> None:
     """The run that was recorded is replayed all the same, and its result copied within the GPU."""
     inputs = [X * i for i in (1, -1, 2, -2, 3)]
