@@ -25,6 +25,7 @@ from accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
 from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
 from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
 from accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
+from accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
 from accelerators.tvm.kernels.convolution.plain import convolution
 from accelerators.tvm.kernels.elementwise.chain import chain
 from accelerators.tvm.kernels.language import given_sizes, narrowing
@@ -38,6 +39,7 @@ from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle,
 from accelerators.tvm.kernels.moves.copies import COPIES, copies
 from accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
 from accelerators.tvm.kernels.moves.gather import gather
+from accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
 from accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
 from accelerators.tvm.kernels.moves.packed_rows import packed_rows
 from accelerators.tvm.kernels.moves.panel_rows import panel_rows
@@ -157,6 +159,7 @@ CATALOGUE = (
     _entry(gpu_attention, "Softmax", machines="gpu"),
     _entry(gpu_convolution, "Conv", machines="gpu"),
     _entry(gpu_depthwise, "Conv", machines="gpu"),
+    _entry(gpu_transposed_convolution, "ConvTranspose", machines="gpu"),
     _entry(gpu_gemm, "MatMul Gemm", machines="gpu"),
     _entry(gpu_value_product, "MatMul", machines="gpu"),
     _entry(gpu_quantized_product, "Product", QUANTIZED, machines="gpu"),
@@ -165,6 +168,7 @@ CATALOGUE = (
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
     _entry(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),
     _entry(gpu_lrn, "LRN", machines="gpu"),
+    _entry(gpu_enlarge, "Resize", machines="gpu"),
     _entry(gpu_position, "ArgMax ArgMin", machines="gpu"),
     _entry(gpu_one_at_the_largest, "Hardmax", machines="gpu"),
     _entry(gpu_running_sums, "CumSum", machines="gpu"),

@@ -21,6 +21,7 @@ from accelerators.tvm.bodies.blocked import (
     origins_of,
 )
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from accelerators.tvm.kernels.moves.enlarging import whole_factors
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked_forms import Forms
@@ -28,7 +29,7 @@ from accelerators.tvm.layouts.half_images import is_blocked_alone
 from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import find_phases
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures, whole_factors
+from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
 from accelerators.tvm.sizes.extent import Extent, is_less
 from graph.graph import Graph
 from graph.node import Node, NodeEntry

@@ -48,27 +48,6 @@ def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int
     return by_axis
 
 
-def whole_factors(node: Node, sizes: tuple[int, ...], new_sizes: tuple[int, ...]) -> tuple[int, int] | None:
-    """How many pixels each becomes, down and across, of an image of any size: of a linear resize, or of one in which all of them
-    are the same. None for any other resize."""
-    attributes = node.attrs
-    mode, transformed = attributes.get("mode", "nearest"), attributes.get("coordinate_transformation_mode", "half_pixel")
-    is_plain = attributes.get("axes") is None and not attributes.get("antialias", 0)
-    if node.op != "Resize" or not is_plain or attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        return None
-    rounding = attributes.get("nearest_mode", "round_prefer_floor")
-    repeats = {"asymmetric": ("floor",), "half_pixel": ("round_prefer_floor", "round_prefer_ceil")}.get(transformed, ())
-    if mode == "nearest" and rounding not in repeats:
-        return None
-    if mode not in ("nearest", "linear") or transformed not in ("asymmetric", "half_pixel"):
-        return None
-    scales = node.inputs[2].node.value if len(node.inputs) > 2 and node.inputs[2] is not None else None
-    if scales is None or scales.shape != (4,) or (scales % 1).any():
-        return None
-    down, across = [int(scale) for scale in scales[2:]]
-    return (down, across) if (sizes[0] * down, sizes[1] * across) == tuple(new_sizes) else None
-
-
 def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     """The matrix [positions made, positions read] of one dimension; None where it depends on other dimensions or on
     unknown values.

@@ -11,7 +11,7 @@ import numpy as np
 
 from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.convolution.image import Image
+from accelerators.tvm.kernels.convolution.image import Image, flat
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
 from accelerators.tvm.kernels.language.values import as_index
@@ -47,18 +47,22 @@ from graph.types import Array
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
     """A convolution with constant weights and what follows it; None for any other body, and where each channel has a filter of
     its own, which is no product."""
+    size = bytes_on_tensor_cores(body, machine, "Conv")
 
-    roots = [node for node in body.ops if node.op == "Conv"]
-    elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
-    size = elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
-
-    def cut(image: Image) -> _Layer | None:
-        return None if image.outs == image.groups else _Layer(image, _best(image, machine, size))
+    def cut(image: Image) -> Layer | None:
+        return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size))
 
     return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut)
 
 
-def _best(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
+def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
+    """The bytes of the numbers that this op of the body multiplies, if tensor cores do; else 0."""
+    roots = [node for node in body.ops if node.op == op]
+    elements = [element_named(element_of(entry)) for node in roots for entry in node.inputs[:2] if entry is not None]
+    return elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
+
+
+def best_tile(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
     """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
     bytes, unless that is 0."""
     outs, columns, gpu = image.outs // image.groups, image.batch * image.pixels, machine.gpu
@@ -72,7 +76,7 @@ def _best(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Layer:
+class Layer:
     """One convolution and its cut."""
 
     image: Image
@@ -137,7 +141,7 @@ class _Layer:
             def store(total: Value, row: Value, column: Value) -> None:
                 pixel = block * tile.columns + column
                 channel = group * self.outs + band * tile.rows + row
-                writer.store(total, (pixel // image.pixels, channel, pixel % image.pixels))
+                self.store(kernel, writer, total, (pixel // image.pixels, channel, pixel % image.pixels))
 
             bounds = (
                 None if self.outs % tile.rows == 0 else as_index(self.outs) - band * tile.rows,
@@ -150,6 +154,10 @@ class _Layer:
             else:
                 sides = packed_side(tile, own, tile.rows, weight, first), self._pixels(kernel, source, own, block, group)
                 Product(kernel, tile, thread, *sides).write(tile.steps(image.depth), store, bounds)
+
+    def store(self, kernel: Kernel, writer: Writer, total: Value, at: Sequence[Value]) -> None:
+        """Write a sum, given its picture, its channel and its pixel."""
+        writer.store(total, at)
 
     def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> Side:
         """The side of the image: a thread reads always at the same column."""
@@ -183,7 +191,7 @@ class _Layer:
         pixel = kernel.name_value("pixel", column % image.pixels)
         picture = kernel.name_value("picture", column // image.pixels)
         corner = [
-            kernel.name_value(f"corner{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d])
+            kernel.name_value(f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - image.before[d])
             for d in range(len(image.sizes))
         ]
         in_columns = [] if image.batch * image.pixels % tile.columns == 0 else [column < image.batch * image.pixels]
@@ -202,12 +210,12 @@ class _Layer:
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
-            at = (picture, group * self.inner + channel, _flat(positions, image.sizes))
+            at = (picture, group * self.inner + channel, flat(positions, image.sizes))
             return Source(at, all_of(tests) if tests else None)
 
         return source
 
-    def _coordinate(self, pixel: Value, dimension: int) -> Value:
+    def coordinate(self, pixel: Value, dimension: int) -> Value:
         """The output pixel's place along a dimension."""
         behind = math.prod(self.image.out[dimension + 1 :])
         at = pixel // behind if behind > 1 else pixel
@@ -221,10 +229,3 @@ class _Layer:
             at = tap // behind if behind > 1 else tap
             shifts.append(at % self.image.filter[d] * dilation if self.image.filter[d] > 1 else 0)
         return shifts
-
-
-def _flat(positions: Sequence[Value], sizes: Sequence[int]) -> Value:
-    total = positions[0]
-    for position, size in zip(positions[1:], sizes[1:], strict=True):
-        total = total * size + position
-    return total

@@ -156,6 +156,14 @@ def _fill(kernel: Kernel, into: Buffer, start: Operand, count: int) -> None:
         into[start + z] = 0.0
 
 
+def flat(positions: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """Which pixel of an image of these sizes is at the positions."""
+    total = positions[0]
+    for position, size in zip(positions[1:], sizes[1:], strict=True):
+        total = total * size + position
+    return total
+
+
 def _flat(indices: Sizes, sizes: Sizes) -> int:
     number = 0
     for index, size in zip(indices, sizes):

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.convolution.image import Image, make_image
 from accelerators.tvm.kernels.language import Buffer, Kernel
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.problem import Problem
+from graph.node import Node
 from graph.types import Array
 
 
@@ -31,22 +32,31 @@ class Layer(Protocol):
 
 def draft_layer(body: Body, schedule: str, cut: Callable[[Image], Layer | None]) -> Draft | None:
     """The body's only convolution as it is cut; None for any other body, and where it is not cut."""
-    roots = [node for node in body.ops if node.op == "Conv"]
-    image = make_image(roots[0]) if len(roots) == 1 else None
-    if image is None:
+
+    def cut_image(root: Node) -> Layer | None:
+        image = make_image(root)
+        return None if image is None else cut(image)
+
+    return draft_layer_of(body, schedule, "Conv", cut_image)
+
+
+def draft_layer_of(body: Body, schedule: str, op: str, cut: Callable[[Node], Layer | None]) -> Draft | None:
+    """The body's only convolution of this kind as it is cut."""
+    roots = [node for node in body.ops if node.op == op]
+    layer = cut(roots[0]) if len(roots) == 1 else None
+    if layer is None:
         return None
-    root, rank, problem = roots[0], len(image.sizes), Problem.of(body)
+    root, problem = roots[0], Problem.of(body)
+    given, (_, outs, *pixels) = shape_of(root.reads[0]), shape_of(root[0])
+    rank = len(pixels)
     source, weight = problem.value_at(root.inputs[0]), problem.weight_at(root.inputs[1])
     if source is None or weight is None:
         return None
     biased = len(root.inputs) > 2 and root.inputs[2] is not None
-    beside = {2: (image.outs, *(1,) * rank)} if biased else {}
+    beside = {2: (outs, *(1,) * rank)} if biased else {}
     after = make_epilogue(body, root, plus_bias, [(0, 1), (1, 2), (2, 2 + rank)], beside)
-    whole = (image.batch, image.channels, math.prod(image.sizes))
+    whole = (*given[:2], math.prod(given[2:]))
     if after is None or weight in after.operands or after.operands.get(source, whole) != whole:
-        return None
-    layer = cut(image)
-    if layer is None:
         return None
     shapes = {**after.operands, source: whole, weight: (layer.weights,)}
     kernel, inputs, outputs = problem.kernel("convolution", shapes, [after.results] * len(problem.outputs))

@@ -18,6 +18,7 @@ from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
 from accelerators.tvm.sizes.extent import Extent
+from graph.node import Node
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
@@ -80,25 +81,21 @@ def enlarge(body: Body, machine: Machine) -> Draft | None:
         return None
     batch, blocks, _, lanes = result
     (height, width), (high, wide), (down, across) = (root.attrs[name] for name in ("image", "result", "times"))
-    is_linear = root.attrs.get("mode", "nearest") == "linear"
-    is_centred = root.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     kernel, (x,), (y,) = problem.kernel("enlarge")
 
-    def read_at(position: Value, times: int, size: int) -> list[tuple[Value, Value]]:
-        """The two pixels that a position of the result reads in one dimension, and their shares."""
-        numerator, denominator = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
-        first, share = numerator // denominator, (numerator % denominator).cast(float32) * (1.0 / denominator)
-        pixels = [minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1)]
-        return [(pixels[0], 1.0 - share), (pixels[1], share)]
-
     def row(n: Value, block: Value, h: Value) -> None:
-        if not is_linear:
+        if not is_linear(root):
             with kernel.loop(wide, "w") as w:
                 write(y, (n, block, h * wide + w, 0), read(x, (n, block, h // down * width + w // across, 0), lanes))
             return
-        lines = [(kept(kernel, f"line{i}", line * width), share) for i, (line, share) in enumerate(read_at(h, down, height))]
+        lines = [
+            (kept(kernel, f"line{i}", line * width), share)
+            for i, (line, share) in enumerate(mixed_pixels(root, h, down, height))
+        ]
         with kernel.loop(wide, "w") as w:
-            columns = [(kept(kernel, f"column{i}", c), share) for i, (c, share) in enumerate(read_at(w, across, width))]
+            columns = [
+                (kept(kernel, f"column{i}", c), share) for i, (c, share) in enumerate(mixed_pixels(root, w, across, width))
+            ]
             rows = []
             for line, row_share in lines:
                 parts = [read(x, (n, block, line + c, 0), lanes) * share.spread(lanes) for c, share in columns]
@@ -107,6 +104,42 @@ def enlarge(body: Body, machine: Machine) -> Draft | None:
 
     _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
     return problem.draft(kernel, "enlarge")
+
+
+def whole_factors(node: Node, sizes: tuple[int, ...], new_sizes: tuple[int, ...]) -> tuple[int, int] | None:
+    """How many pixels each becomes, down and across, of an image of any size: of a linear resize, or of one in which all of them
+    are the same. None for any other resize."""
+    attributes = node.attrs
+    mode, transformed = attributes.get("mode", "nearest"), attributes.get("coordinate_transformation_mode", "half_pixel")
+    is_plain = attributes.get("axes") is None and not attributes.get("antialias", 0)
+    if node.op != "Resize" or not is_plain or attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    rounding = attributes.get("nearest_mode", "round_prefer_floor")
+    repeats = {"asymmetric": ("floor",), "half_pixel": ("round_prefer_floor", "round_prefer_ceil")}.get(transformed, ())
+    if mode == "nearest" and rounding not in repeats:
+        return None
+    if mode not in ("nearest", "linear") or transformed not in ("asymmetric", "half_pixel"):
+        return None
+    scales = node.inputs[2].node.value if len(node.inputs) > 2 and node.inputs[2] is not None else None
+    if scales is None or scales.shape != (4,) or (scales % 1).any():
+        return None
+    down, across = [int(scale) for scale in scales[2:]]
+    return (down, across) if (sizes[0] * down, sizes[1] * across) == tuple(new_sizes) else None
+
+
+def is_linear(resize: Node) -> bool:
+    """Does it mix pixels?"""
+    return bool(resize.attrs.get("mode", "nearest") == "linear")
+
+
+def mixed_pixels(resize: Node, position: Value, times: int, size: int) -> list[tuple[Value, Value]]:
+    """The two pixels that a position of the result reads in one dimension, and their shares, where a linear resize makes so many
+    of each."""
+    is_centred = resize.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    numerator, denominator = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
+    first, share = numerator // denominator, (numerator % denominator).cast(float32) * (1.0 / denominator)
+    pixels = [minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1)]
+    return [(pixels[0], 1.0 - share), (pixels[1], share)]
 
 
 def _each_row(

@@ -1,0 +1,52 @@
+"""Images that a GPU makes larger by whole factors: a thread for each pixel of the result, which reads the one that it repeats, or
+mixes two of each dimension. `enlarging.py` is the kernel for processors. Numbers of two bytes are read and written as they are,
+and mixed in float32."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Value
+from accelerators.tvm.kernels.moves.enlarging import is_linear, mixed_pixels, whole_factors
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.numbers import read, write
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import kept, pieces
+from accelerators.tvm.machine.machine import Machine
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+
+def gpu_enlarge(body: Body, machine: Machine) -> Draft | None:
+    """A Resize of images [N, C, H, W] by itself, nearest or linear, that makes whole numbers of pixels of each; None for any
+    other body."""
+    node = body.ops[0]
+    image, result = real_shape(node.inputs[0]), real_shape(node[0])
+    if len(body.ops) != 1 or image is None or result is None or len(image) != 4:
+        return None
+    times = whole_factors(node, image[2:], result[2:]) if image[:2] == result[:2] and 0 not in image else None
+    if times is None:
+        return None
+    problem, channels, (height, width), (high, wide) = Problem.of(body), image[0] * image[1], image[2:], result[2:]
+    kernel, (x,), (y,) = problem.kernel("enlarge", {0: (channels, height, width)}, [(channels, high, wide)])
+
+    def pixel(channel: Value, row: Value, column: Value) -> Value:
+        if not is_linear(node):
+            return read(x, (channel, row // times[0], column // times[1]))
+        columns = [(kept(kernel, f"c{i}", at), own) for i, (at, own) in enumerate(mixed_pixels(node, column, times[1], width))]
+        rows = []
+        for line, share in mixed_pixels(node, row, times[0], height):
+            parts = [read(x, (channel, line, at)) * own for at, own in columns]
+            rows.append((parts[0] + parts[1]) * share)
+        return rows[0] + rows[1]
+
+    count, threads = math.prod((channels, high, wide)), min(THREADS, machine.gpu.threads)
+    with kernel.launch((pieces(count, threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            at = kept(kernel, "channel", item // (high * wide)), kept(kernel, "row", item // wide % high), item % wide
+            write(y, at, pixel(*at))
+    return problem.draft(kernel, "gpu_enlarge")
