@@ -107,12 +107,13 @@ _guard = Guard()
 def _mapped(path: Path) -> Array:
     """Map the file; changes to the mapping stay in this process. A damaged file is removed."""
     state = path.stat()
-    used_now(path)
+    fresh = _written.pop(str(path), None) == _state(state)
     with _guard.lock:
         known = _files.get(str(path))
+    if known is not None or not fresh:  # Else it has the time at which it was written, by which it is known.
+        used_now(path)
     if known is not None:
         return known
-    fresh = _written.pop(str(path), None) == _state(state)
     try:
         with open_regular(path) as file:
             # What is read by way of a mapping would count among what the process holds.

@@ -483,6 +483,17 @@ def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tm
         weight_files.read_weights(tmp_path, rows)
 
 
+def test_a_weight_that_was_just_written_is_not_read_to_check_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file was mapped as it was packed, which noted the time, so that it counted as another when its entry was read."""
+    monkeypatch.setattr(weight_files, "used_now", lambda path: os.utime(path, (1, 1)))
+    monkeypatch.setattr(weight_files.hashlib, "file_digest", lambda *given: pytest.fail("it is read"))
+    array = np.arange(weight_files.LARGE, dtype=np.float32)
+    digest = array_digest(array)
+    assert weight_files.keep_weight(tmp_path, array, digest) is not None  # and is freed, with the compiled subgraph
+    (read,) = weight_files.read_weights(tmp_path, [(digest, 0, "float32", array.shape)])
+    assert np.array_equal(read, array)
+
+
 def test_a_digest_goes_with_its_array() -> None:
     array = held_once(np.arange(64, dtype=np.float32))
     assert array_digest(array) == array_digest(array.copy())
