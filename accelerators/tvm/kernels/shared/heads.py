@@ -43,7 +43,8 @@ F = TypeVar("F", bound=Found)
 
 TOGETHER = 8
 """So many steps of the depth are taken out of memory together where they are neighbours there. LLVM writes out whole loops of a
-known number of steps, and a panel of a thousand numbers takes it a second."""
+known number of steps, and a panel of a thousand numbers takes it a second. Columns and groups of steps are one loop: of two it
+wrote out the inner one for each group, as vectors gathered number by number, and once more for memory that overlaps."""
 
 Head = tuple[Operand, ...]
 """The position of a matrix among the others, dimension by dimension."""
@@ -173,8 +174,8 @@ class Heads:
         """Work for each step of the depth and column of a panel, some steps of a column one after another."""
         kernel = self.kernel
         whole, left = divmod(steps, TOGETHER) if isinstance(steps, int) else (0, steps)
-        with kernel.loop(whole, "k") as k, kernel.loop(tile.width, "c") as c, kernel.unroll(TOGETHER, "u") as u:
-            copy(k * TOGETHER + u, c)
+        with kernel.loop(whole * tile.width, "m") as m, kernel.unroll(TOGETHER, "u") as u:
+            copy(m // tile.width * TOGETHER + u, m % tile.width)
         with kernel.loop(tile.width, "c") as c, kernel.loop(left, "k") as k:
             copy(whole * TOGETHER + k, c)
 
