@@ -24,8 +24,8 @@ from accelerators.tvm.sizes.extent import known_least
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""
 
-HIGHEST = 64
-"""A block has so many rows at most: a head is cut into as many tasks as it has blocks."""
+HIGHEST = 128
+"""A block has so many rows at most: its queries, which are copied, stay in a near cache."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -38,22 +38,49 @@ class AnyLength(Scoring):
     """The tile for the product with the values."""
 
     def write(self) -> None:
-        """The kernel: code for each width of panels, of which one runs."""
-        kernel, keys = self.heads.kernel, as_index(self.keys)
-        least = known_least(self.keys)
-        wider: int | None = None
-        for tile in self._tiles():
+        """Write the whole kernel."""
+        kernel, second = self.heads.kernel, self.second
+        tallest = self._tallest()
+        height = kept(kernel, "height", tallest)
+        blocks = kept(kernel, "blocks", (as_index(self.rows) + height - 1) // height)
+        across = second.across(self.columns)
+        # A task is a head where there are enough of them: then its keys are laid out once for all its blocks.
+        many = self.machine.threads_for(self.heads.count) > 1
+        with kernel.tasks(self.heads.count, "task", many) as task:
+            head = self.heads.head(task)
+            keys = kernel.memory("keys", float32, ((as_index(self.keys) + (self.first.width - 1)) * self.depth,))
+            values = kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),))
+            queries = kernel.memory("queries", float32, (tallest, self.depth))
+            scores = kernel.memory("scores", float32, (tallest, as_index(self.row.size)))
+            memory = Scores(scores, scores, kernel.memory("inverse", float32, (tallest,)))
+            for tile, is_taken in self._tiles():
+                with kernel.when(is_taken):
+                    self._pack_keys(keys, tile, head)
+            with kernel.loop(across, "j") as j:
+                view, column = self.heads.read(self.match.value), second.column(j, self.columns)
+                at = j * (as_index(self.keys) * second.width)
+                self.heads.pack(values, at, view, head, second, self.keys, column)
+            with kernel.loop(blocks, "block") as block:
+                top = kept(kernel, "top", maximum(minimum(block * height, as_index(self.rows) - height), 0))
+                self._copy_queries(queries, head, top, height)
+                for tile, is_taken in self._tiles():
+                    with kernel.when(is_taken):
+                        self._scores(tile, scores, queries, keys, head, top, height)
+                self._fill_up(scores, height)
+                self.make_powers(memory, height)
+                self._mix(memory, values, head, top, height)
+
+    def _tiles(self) -> list[tuple[PanelTile, Value]]:
+        """The tile for the scores and narrower ones for fewer keys, each with whether it is the one for a call."""
+        lanes, keys, least = self.first.lanes, as_index(self.keys), known_least(self.keys)
+        narrow = [PanelTile(self.first.rows, 1, count) for count in (lanes, 1) if count < self.first.width]
+        chosen, wider = list[tuple[PanelTile, Value]](), None
+        for tile in [self.first, *narrow]:
             fits = None if least >= tile.width else keys >= tile.width
             below = None if wider is None else keys < wider
-            with kernel.when(_both(fits, below, keys)):
-                attrs.evolve(self, first=tile).whole()
+            chosen.append((tile, _both(fits, below, keys)))
             wider = tile.width
-
-    def _tiles(self) -> list[PanelTile]:
-        """The tile, and narrower ones for fewer keys."""
-        lanes = self.first.lanes
-        narrow = [PanelTile(self.first.rows, 1, count) for count in (lanes, 1) if count < self.first.width]
-        return [self.first, *narrow]
+        return chosen
 
     @property
     def row(self) -> Row:
@@ -61,42 +88,22 @@ class AnyLength(Scoring):
         lanes = self.machine.lanes
         return Row(as_index(pieces(self.keys, lanes)) * lanes, lanes, is_whole=True)
 
-    def whole(self) -> None:
-        """All heads, with panels of one width."""
-        kernel, first, second = self.heads.kernel, self.first, self.second
-        rows, step = as_index(self.rows), max(first.rows, second.rows)
-        most = maximum(minimum(BLOCK // maximum(as_index(self.keys), 1) // step * step, HIGHEST // step * step), step)
-        tallest = minimum(most, (rows + (step - 1)) // step * step)
-        height = kept(kernel, "height", tallest)
-        blocks = kept(kernel, "blocks", (rows + height - 1) // height)
-        panels, across = pieces(self.keys, first.width), second.across(self.columns)
-        # A task is a head where there are enough of them: then its keys are laid out once for all its blocks.
-        many = self.machine.threads_for(self.heads.count) > 1
-        with kernel.tasks(self.heads.count, "task", many) as task:
-            head = self.heads.head(task)
-            keys = kernel.memory("keys", float32, (as_index(panels) * (self.depth * first.width),))
-            values = kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),))
-            queries = kernel.memory("queries", float32, (tallest, self.depth))
-            scores = kernel.memory("scores", float32, (tallest, as_index(self.row.size)))
-            memory = Scores(scores, scores, kernel.memory("inverse", float32, (tallest,)))
-            with kernel.loop(panels, "j") as j:
-                view, column = self.heads.read(self.match.key), first.column(j, self.keys)
-                self.heads.pack(keys, j * (self.depth * first.width), view, head, first, self.depth, column)
-            with kernel.loop(across, "j") as j:
-                view, column = self.heads.read(self.match.value), second.column(j, self.columns)
-                at = j * (as_index(self.keys) * second.width)
-                self.heads.pack(values, at, view, head, second, self.keys, column)
-            with kernel.loop(blocks, "block") as block:
-                top = kept(kernel, "top", maximum(minimum(block * height, rows - height), 0))
-                self._copy_queries(queries, head, top, height)
-                self._scores(scores, queries, keys, head, top, height)
-                self._fill_up(scores, height)
-                self.make_powers(memory, height)
-                self._mix(memory, values, head, top, height)
+    def _tallest(self) -> Value:
+        """The rows of a block. There are as few blocks as may be, and all are about as high, so that few rows are in two."""
+        rows, step = as_index(self.rows), max(self.first.rows, self.second.rows)
+        most = maximum(minimum(BLOCK // maximum(as_index(self.keys), 1), HIGHEST), step)
+        blocks = maximum((rows + most - 1) // most, 1)
+        return maximum((rows + blocks - 1) // blocks, step)
 
     def _row(self, row: Value) -> Value:
         """The row itself, or the last where there are fewer."""
         return minimum(row, as_index(self.rows) - 1)
+
+    def _pack_keys(self, keys: Buffer, tile: PanelTile, head: Head) -> None:
+        """Lay the keys out in panels of the tile's width."""
+        with self.heads.kernel.loop(pieces(self.keys, tile.width), "j") as j:
+            view, column = self.heads.read(self.match.key), tile.column(j, self.keys)
+            self.heads.pack(keys, j * (self.depth * tile.width), view, head, tile, self.depth, column)
 
     def _copy_queries(self, queries: Buffer, head: Head, top: Value, height: Value) -> None:
         kernel, view = self.heads.kernel, self.heads.read(self.match.query)
@@ -105,8 +112,10 @@ class AnyLength(Scoring):
             with kernel.loop(self.depth, "k") as k:
                 queries[r, k] = view.number(head, row, k)
 
-    def _scores(self, scores: Buffer, queries: Buffer, keys: Buffer, head: Head, top: Value, height: Value) -> None:
-        kernel, tile, score = self.heads.kernel, self.first, self.score()
+    def _scores(
+        self, tile: PanelTile, scores: Buffer, queries: Buffer, keys: Buffer, head: Head, top: Value, height: Value
+    ) -> None:
+        kernel, score = self.heads.kernel, self.score()
         with kernel.loop(pieces(self.keys, tile.width), "j") as j:
             column = kept(kernel, "column", as_index(tile.column(j, self.keys)))
             panel = Panel(keys, j * (self.depth * tile.width), tile.width)

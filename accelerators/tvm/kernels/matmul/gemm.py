@@ -41,6 +41,7 @@ from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
 from accelerators.tvm.kernels.shared.panels import (
     MANY,
+    UNROLLED,
     Panel,
     PanelTile,
     at_most,
@@ -237,7 +238,8 @@ def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, mac
     """Tasks, then pairs of a block of rows and a panel, then tiles."""
     tile, instruction, unit = cut.tile, cut.instruction, cut.unit
     kernel, rows, columns, depth = writing.kernel, match.rows, match.columns, match.depth
-    name = partial(kept, kernel, is_kept=isinstance(rows, Extent))
+    is_open = isinstance(rows, Extent)
+    name = partial(kept, kernel, is_kept=is_open)
     panels, heights = tile.across(columns), pieces(rows, tile.rows)
     heights = heights if isinstance(heights, int) else name("heights", heights)
     blocks, tiles = _blocks(kernel, rows, depth, heights)
@@ -256,7 +258,7 @@ def _write(match: Product, writing: _Writing, cut: Cut, layout: PanelLayout, mac
                 return instruction.left(writing.left, row + r, step * instruction.group)
 
             if unit is None:
-                acc = tile.product(kernel, depth, number, panel, group)
+                acc = tile.product(kernel, depth, number, panel, group, tile.few_steps if is_open else UNROLLED)
             else:
                 acc = _by_tiles(unit, kernel, writing, depth, row, j * layout.panel_size, tile.width)
             tile.finish(kernel, acc, lambda total, r, c: writing.writer.store(total, (row + r, column + c)), match.after.is_long)

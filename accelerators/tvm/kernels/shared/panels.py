@@ -35,8 +35,8 @@ from accelerators.tvm.sizes.extent import Extent
 MANY = 840
 """So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
 
-OPEN_ROWS = tuple(round(16 * 2 ** (i / 4)) for i in range(25))
-"""Numbers of rows from 16 to 1024, on a scale of powers: what takes fewest cycles for them is taken for any number of rows."""
+OPEN_ROWS = tuple(round(4 * 2 ** (i / 4)) for i in range(33))
+"""Numbers of rows from 4 to 1024, on a scale of powers: what takes fewest cycles for them is taken for any number of rows."""
 
 WAYS = 9
 """A tile has so many rows at most where rows are a multiple of PAGE apart: a near cache has 8 places for numbers that are so far
@@ -65,6 +65,9 @@ FETCH = 2.0
 
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
+
+PRODUCTS = 16
+"""So many products of vectors are enough in a loop, for the loop itself to cost little."""
 
 
 @attrs.frozen(slots=True)
@@ -100,6 +103,12 @@ class PanelTile(Tile):
     def half_cycles(self) -> int:
         """The cycles of a step, counted in halves."""
         return round(self.cycles * 2)
+
+    @property
+    def few_steps(self) -> int:
+        """How many steps are written out where there is code for tiles of several heights: so many that the loop around them
+        is lost among the products, and no more, since LLVM takes as long as there is code."""
+        return min(UNROLLED, math.ceil(PRODUCTS / (self.rows * self.vectors)))
 
     @property
     def fetched_cycles(self) -> float:
@@ -144,9 +153,11 @@ class PanelTile(Tile):
         """A panel's first column."""
         return start(panel, self.width, columns)
 
-    def product(self, kernel: Kernel, depth: int, number: Number, panel: Panel, group: Number | None = None) -> Registers:
+    def product(
+        self, kernel: Kernel, depth: int, number: Number, panel: Panel, group: Number | None = None, unrolled: int = UNROLLED
+    ) -> Registers:
         """The sums of a tile; number(r, k) is the left matrix's, group(r, step) what the panel's instruction takes of it, where
-        that is more than a number."""
+        that is more than a number. So many steps are `unrolled`, written out one after another."""
         acc, taken = self.sums(kernel), panel.instruction.group
         given = number if group is None or taken == 1 else group
 
@@ -156,11 +167,11 @@ class PanelTile(Tile):
         if isinstance(depth, Extent):
             self._any_depth(kernel, as_index(depth), step)
             return acc
-        whole, left = divmod(depth // taken, UNROLLED)
-        with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
-            step(k * UNROLLED + u)
+        whole, left = divmod(depth // taken, unrolled)
+        with kernel.loop(whole, "k") as k, kernel.unroll(unrolled, "u") as u:
+            step(k * unrolled + u)
         with kernel.unroll(left, "u") as u:
-            step(whole * UNROLLED + u)
+            step(whole * unrolled + u)
         if depth % taken:
             last = depth // taken
             self.step(kernel, acc, lambda r: number(r, depth - 1), lambda c: panel.first_of_group(self.lanes, last, c))
@@ -275,13 +286,15 @@ def best_tile(
 
 
 def open_tile(columns: int, machine: Machine, apart: int | None = None, what: str = "tile") -> PanelTile | None:
-    """The tile for any number of rows, `apart` as for `best_tile`: of such a height that a panel is not fetched for a few rows,
-    and that the last tile overlaps the one before by little."""
+    """The tile for any number of rows, `apart` as for `best_tile`: the one that takes the fewest cycles together with the lower
+    ones of its width. A wide one would have few heights, so that a panel was fetched again for the fifth row and the sixth."""
     narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= _highest(apart)]
     fitting = [tile for tile in narrow if tile.rows >= FEW] or narrow
 
     def cost(tile: PanelTile) -> tuple[float, int]:
-        return tile.across(columns) * tile.fetched_cycles * sum(tile.down(rows) / rows for rows in OPEN_ROWS), -tile.vectors
+        heights = tile.heights(is_fetched=True)
+        each = [min(low.down(rows) * low.fetched_cycles for low in heights if low.rows <= rows) / rows for rows in OPEN_ROWS]
+        return tile.across(columns) * sum(each), -tile.vectors
 
     return choose(what, fitting, cost) if fitting else None
 

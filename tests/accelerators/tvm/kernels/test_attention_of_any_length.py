@@ -1,4 +1,6 @@
-"""Attention whose lengths are not known: rows of scores are filled up to whole vectors."""
+"""Attention whose lengths are not known: rows of scores are filled up to whole vectors, and blocks of them are even."""
+
+import re
 
 import numpy as np
 import pytest
@@ -37,3 +39,16 @@ def test_a_query_that_sees_no_key_has_no_answer(attention: pt.CompiledModel) -> 
     (answer,) = attention(query, key, value, mask)
     assert np.isnan(answer[0]).all()
     np.testing.assert_allclose(answer[1], 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [1, 40, 64, 128, 300])
+def test_few_rows_are_in_two_blocks(attention: pt.CompiledModel, keys: int) -> None:
+    """With blocks of 60 rows and no others, 61 rows took the time of 120."""
+    (kernel,) = attention.kernels()
+    sizes = re.search(r"x0: f32\[32\*(s\d)\*(s\d)\], x1: f32\[32\*\1\*(s\d)\]", kernel.text)
+    height = re.search(r"height_kept\[0\] = i32\((.*)\)\n", kernel.text)
+    assert sizes is not None and height is not None
+    for rows in range(16, 400):
+        known = {sizes[2]: keys, sizes[3]: rows, "min": min, "max": max}
+        block = eval(height[1], known)  # noqa: S307
+        assert rows <= -(-rows // block) * block < 1.1 * rows

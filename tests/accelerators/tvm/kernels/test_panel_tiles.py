@@ -2,7 +2,17 @@
 
 import pytest
 
-from accelerators.tvm.kernels.shared.panels import FEW, OPEN_ROWS, PAGE, WAYS, PanelTile, best_tile, open_tile
+from accelerators.tvm.kernels.shared.panels import (
+    FEW,
+    OPEN_ROWS,
+    PAGE,
+    PRODUCTS,
+    UNROLLED,
+    WAYS,
+    PanelTile,
+    best_tile,
+    open_tile,
+)
 from accelerators.tvm.machine.machine import Machine
 
 MACHINES = {
@@ -64,3 +74,15 @@ def test_a_few_rows_fetch_a_panel_once(machine: Machine) -> None:
     heights = [low.rows for low in tile.heights(is_fetched=True)]
     assert heights[: FEW - 1] == list(range(1, FEW))
     assert len(set(heights)) == len(heights)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_low_tile_has_more_steps_written_out_than_a_high_one(machine: Machine) -> None:
+    """Code for tiles of all heights takes LLVM little longer than for the highest alone."""
+    tile = open_tile(3072, machine)
+    assert tile is not None
+    heights = tile.heights(is_fetched=True)
+    assert heights[0].few_steps == UNROLLED
+    for low in heights:
+        assert low.few_steps == UNROLLED or PRODUCTS <= low.few_steps * low.rows * low.vectors < PRODUCTS + low.rows * low.vectors
+    assert sum(low.few_steps * low.rows * low.vectors for low in heights) < 2.5 * UNROLLED * tile.rows * tile.vectors
