@@ -23,6 +23,7 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import band_while_running
 from accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
+from accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
 from accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from accelerators.tvm.kernels.language import (
     Buffer,
@@ -32,10 +33,8 @@ from accelerators.tvm.kernels.language import (
     Value,
     float32,
     minimum,
-    select,
     uint16,
 )
-from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.problem import Problem
@@ -46,9 +45,6 @@ from accelerators.tvm.sizes.extent import Extent
 
 LINE = 64
 """Bytes of a line of the cache."""
-
-WIDE = 16
-"""Numbers of a vector that is a line of the cache: where they are fewer, two pixels share one, and fewer products hide a line."""
 
 LEAST_SHARE = 0.4
 """The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
@@ -221,7 +217,8 @@ class _Writing:
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
             base = self.name("base", start(tile, panel.pixels, whole))
-            reads = _Reads(self._addresses(task, panel, base), self._seen(task, panel, base))
+            addresses = pixel_addresses(kernel, self.layer, self.copy, task.top, base, panel.pixels)
+            reads = _Reads(addresses, self._seen(task, panel, base))
             acc = kernel.registers("acc", float32, (panel.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
@@ -269,41 +266,6 @@ class _Writing:
 
     def _each(self, panel: _Panel) -> list[tuple[int, int]]:
         return [(p, v) for p in range(panel.pixels) for v in range(panel.vectors)]
-
-    def _addresses(self, task: _Task, panel: _Panel, base: Value) -> list[Value]:
-        """Where each pixel of the tile reads the first tap: in the copy, or in the image."""
-        window, bands = self.layer.window, self.layer.bands
-        if window.out[1] == 1 and not bands.copies:
-            step = window.strides[0] * window.sizes[1]
-            return [self.kernel.name_value(f"at{p}", (task.top + base + p) * step) for p in range(panel.pixels)]
-        wide = self.copy.wide if bands.copies else window.sizes[1]
-        down, step = self.copy.strides[0] * wide, self.copy.strides[1]
-        if bands.shares:
-            row = base // window.out[1]
-            row = row if bands.copies else task.top + row
-            first = self.name("at", row * down + base % window.out[1] * step)
-            return [first + p * step for p in range(panel.pixels)]
-        if isinstance(window.out[1], Extent):
-            return self._walked(task, panel, base, down, step)
-        addresses = []
-        for p in range(panel.pixels):
-            row = (base + p) // window.out[1]
-            row = row if bands.copies else task.top + row
-            at = row * down + (base + p) % window.out[1] * step
-            addresses.append(self.name(f"at{p}", at))
-        return addresses
-
-    def _walked(self, task: _Task, panel: _Panel, base: Value, down: Operand, step: int) -> list[Value]:
-        """The addresses of pixels in rows of any width: each from the one before, for a division is long."""
-        wide, name = as_index(self.layer.window.out[1]), self.name
-        row, column = name("row", base // wide), name("column", base % wide)
-        row = row if self.layer.bands.copies else task.top + row
-        addresses, over = [name("at0", row * down + column * step)], name("over", as_index(down) - (wide - 1) * step)
-        for p in range(1, panel.pixels):
-            is_last = column.equals(wide - 1)
-            addresses.append(name(f"at{p}", addresses[-1] + select(is_last, over, step)))
-            column = name(f"column{p}", select(is_last, 0, column + 1))
-        return addresses
 
     def _seen(self, task: _Task, panel: _Panel, base: Value) -> tuple[TapRange, TapRange]:
         """The taps that a tile walks: all, or those that meet more than padding."""
