@@ -217,8 +217,10 @@ class SpecializedSubgraph(CompiledSubgraph):
         if len(self._kept) > KEPT:
             with self._guard.lock:
                 ready = [shapes for shapes, kept in self._kept.items() if kept.is_ready]
-                for shapes in ready[:-KEPT]:
-                    del self._kept[shapes]
+                dropped = [self._kept.pop(shapes).compiled for shapes in ready[:-KEPT]]
+            for compiled in dropped:
+                if compiled is not None:
+                    compiled.let_go()
 
 
 def _notes(any_size: AnySize | str | None) -> Sequence[str]:

@@ -116,7 +116,8 @@ class CompiledSubgraph:
         return None
 
     def let_go(self) -> None:
-        """Free the device's memory that it holds; the model is closed. Should it run again, it takes that anew."""
+        """Free the memory that its runs have left: the model is closed, or other sizes are kept. Should it run again, it takes
+        that anew."""
 
     def kernels(self) -> Sequence[Any]:
         """The kernels, to look at; empty if the device does not show them."""

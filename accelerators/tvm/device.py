@@ -104,6 +104,7 @@ class TvmAccelerator(Accelerator):
             return None
         from accelerators.tvm.layouts.whole_sums import whole_sums
         from accelerators.tvm.prepare.implied import watch_implied
+        from accelerators.tvm.run.kept_memory import kept_memory
         from accelerators.tvm.sizes.any_size import SizedSubgraph
         from accelerators.tvm.sizes.enough_rows import enough_rows
         from accelerators.tvm.sizes.sizing import forms_for_any_size
@@ -115,10 +116,11 @@ class TvmAccelerator(Accelerator):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
                 ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph)))
-                if self.machine(config).is_gpu:
+                is_gpu = self.machine(config).is_gpu
+                if is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
                 try:
-                    return SizedSubgraph(ready, compile_static(ready.graph))
+                    return SizedSubgraph(ready, compile_static(ready.graph), None if is_gpu else kept_memory.note)
                 except _NO_FORM as error:
                     reason = _reason(error)
         except _NO_FORM as error:

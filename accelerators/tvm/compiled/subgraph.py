@@ -21,6 +21,7 @@ from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Kernel, Origin
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import first_line
+from accelerators.tvm.run.kept_memory import kept_memory
 from accelerators.tvm.run.runtime import VirtualMachine, runtime, view
 from accelerators.tvm.run.threads import run_on
 from graph.types import Array, numpy_dtype
@@ -115,6 +116,10 @@ class CompiledTvm(CompiledSubgraph):
             except Exception as error:
                 raise RunError(f"TVM failed while running: {first_line(error)}") from error
         return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
+
+    def let_go(self) -> None:
+        """The memory that calls of this size left behind is freed, and that of other models with it."""
+        kept_memory.free()
 
     def _checked(self, outputs: list[Any]) -> list[Any]:
         """The outputs without the numbers that say what went wrong; RunError if one does."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain, count
 from typing import Any
 
 import attrs
@@ -30,6 +30,14 @@ LITTLE = 1 << 16
 MOST = 2**31
 """Kernels count places in 32 bits."""
 
+NUMBER = 4
+"""The bytes that most numbers take."""
+
+Note = Callable[[Hashable, int], None]
+
+_numbers = count()
+"""Which subgraph it is."""
+
 Shapes = tuple[tuple[int, ...], ...]
 """The sizes of all inputs."""
 
@@ -40,6 +48,8 @@ class _Known:
 
     lent: tuple[np.ndarray[Any, Any], ...] | None
     """The host's values; None where the size is none that the kernels take."""
+    needed: int = 0
+    """About how many bytes the values of a call take."""
 
     @property
     def bytes(self) -> int:
@@ -50,10 +60,12 @@ class _Known:
 class SizedSubgraph(AnySize):
     """The kernels for any size, and the values that the host computes for each."""
 
-    def __init__(self, sized: Sized, compiled: CompiledSubgraph) -> None:
+    def __init__(self, sized: Sized, compiled: CompiledSubgraph, note: Note | None = None) -> None:
+        """`note` is told of each call: its subgraph and size, and about how many bytes its values need."""
         self.compiled = compiled
         self.notes = _multiples(sized)
         self._sized = sized
+        self._note, self._number = note, next(_numbers)
         self._handed_out = [i for i, entry in enumerate(sized.lent) if entry in sized.handed_out]
         self._guard = Guard()
         self._known: OrderedDict[Shapes, _Known] = OrderedDict()
@@ -64,7 +76,7 @@ class SizedSubgraph(AnySize):
         with self._guard.lock:
             known = self._known.get(shapes)
             if known is None:
-                known = self._known[shapes] = _Known(self._lent(shapes))
+                known = self._known[shapes] = self._new(shapes)
                 self._bytes += known.bytes
                 while len(self._known) > KEPT or (self._bytes > KEPT_BYTES and len(self._known) > 1):
                     self._bytes -= self._known.popitem(last=False)[1].bytes
@@ -72,6 +84,8 @@ class SizedSubgraph(AnySize):
                 self._known.move_to_end(shapes)
         if known.lent is None:
             return None
+        if self._note is not None:
+            self._note((self._number, shapes), known.needed)
         lent = list(known.lent)
         for i in self._handed_out:  # A view of it becomes the caller's.
             lent[i] = lent[i].copy()
@@ -80,22 +94,23 @@ class SizedSubgraph(AnySize):
     def is_empty(self, shapes: Shapes) -> bool:
         """Is one of the symbols 0, so that most values have no numbers, and those of the others few?"""
         sizes = self._symbols(shapes)
-        return sizes is not None and 0 in sizes.values() and all(count.at(sizes) <= LITTLE for count in self._sized.counts)
+        return sizes is not None and 0 in sizes.values() and all(numbers.at(sizes) <= LITTLE for numbers in self._sized.counts)
 
-    def _lent(self, shapes: Shapes) -> tuple[np.ndarray[Any, Any], ...] | None:
-        """The host's values for a size; None where it is none that the kernels take."""
+    def _new(self, shapes: Shapes) -> _Known:
+        """What is known of a size that was not kept."""
         sizes = self._symbols(shapes)
         if sizes is None or 0 in sizes.values():
-            return None
+            return _Known(None)
         sized = self._sized
         if any(value_of(condition, sizes) < 0 for condition in sized.conditions):
-            return None
-        if any(count.at(sizes) >= MOST for count in sized.counts):
-            return None
+            return _Known(None)
+        counts = [numbers.at(sizes) for numbers in sized.counts]
+        if max(counts, default=0) >= MOST:
+            return _Known(None)
         try:
-            return self._computed(sizes)
+            return _Known(self._computed(sizes), NUMBER * sum(counts))
         except PartitaError:
-            return None  # Compiled for this size, the subgraph says what is wrong with it.
+            return _Known(None)  # Compiled for this size, the subgraph says what is wrong with it.
 
     def _symbols(self, shapes: Shapes) -> dict[str, int] | None:
         """Each symbol's value; None where the shapes contradict each other or the graph."""
