@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.moves.enlarging import whole_factors
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.kernels.shared.window import window_attributes
 from accelerators.tvm.layouts.quantized_moves import wanted_after
@@ -16,6 +18,7 @@ from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
 from accelerators.tvm.layouts.sums import sums_of
 from accelerators.tvm.layouts.transposing import Phases, has_few_phases
 from accelerators.tvm.prepare.resizing import mixtures
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import Array
 
@@ -103,21 +106,45 @@ def resized(walk: Walk, node: Node) -> bool | None:
     if source not in walk.sides.beside or len(shape) != 4 or any(e is not None and e.node.value is None for e in node.inputs[1:]):
         return None
     image, integers = any_shape(source) or (), walk.integers(source)
-    axes = mixtures(node, walk.graph, image, shape)
-    if axes is None or integers is None:
+    read = _Reading.of(walk, node, image, shape) if integers is not None else None
+    if integers is None or read is None:
         return None
-    nearest = all((shares == np.array([1, 0])).all() for _, shares in axes)
-    read, scaling = integers
-    scale: list[NodeEntry] = [] if nearest else [walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")]
-    arrays = [array for positions, shares in axes for array in ((positions[:, :1],) if nearest else (positions, shares))]
-    inputs = (read, *scale, *_constants(walk, node, arrays))
-    attributes: dict[str, Any] = {"image": list(image[2:]), "result": list(shape[2:])}
-    if nearest:
+    given, scaling = integers
+    attributes: dict[str, Any] = {"image": list(image[2:]), "result": list(shape[2:]), **read.attributes}
+    if read.is_nearest:
+        inputs = (given, *_constants(walk, node, [positions[:, :1] for positions, _ in read.tables]))
         walk.keep_moved(node, node.evolve(op="Resize", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(attributes)), scaling)
         return True
+    scale = walk.sides.new_constant(np.asarray(scaling.scale), f"{node.name}_scale")
+    inputs = (given, scale, *_constants(walk, node, [array for table in read.tables for array in table]))
     attributes["zero"] = int(scaling.point)
     walk.sides.keep(node, node.evolve(op="Mix", domain=DOMAIN, inputs=inputs, attrs=frozen_attrs(attributes)), True)
     return True
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Reading:
+    """Which pixels of the image those of the result read."""
+
+    is_nearest: bool
+    """Does each read one?"""
+    tables: list[tuple[Array, Array]]
+    """Down and across, positions and shares; none where the attributes say them."""
+    attributes: dict[str, Any]
+    """Whole factors, and where pixels are counted from."""
+
+    @classmethod
+    def of(cls, walk: Walk, node: Node, image: tuple[int, ...], shape: tuple[int, ...]) -> _Reading | None:
+        """Those of a resize; None where it mixes more of them."""
+        if not any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
+            tables = mixtures(node, walk.graph, image, shape)
+            is_nearest = tables is not None and all((shares == np.array([1, 0])).all() for _, shares in tables)
+            return None if tables is None else cls(is_nearest, tables, {})
+        times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] and not walk.is_for_gpu else None
+        if times is None:
+            return None
+        is_centred = node.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+        return cls(node.attrs.get("mode", "nearest") == "nearest", [], {"times": list(times), "centred": int(is_centred)})
 
 
 def _constants(walk: Walk, node: Node, arrays: list[Array]) -> list[NodeEntry]:

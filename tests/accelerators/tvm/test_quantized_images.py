@@ -28,6 +28,11 @@ def swish(x: pt.Node) -> pt.Node:
     return quantized(pt.op("Mul", x, pt.op("Sigmoid", x)))
 
 
+def resized(x: pt.Node, times: tuple[int, int] = (2, 2), **attributes: str) -> pt.Node:
+    """Each pixel becomes several."""
+    return quantized(pt.op("Resize", x, None, pt.constant(np.array([1, 1, *times], np.float32)), **attributes), 0.07)
+
+
 def mean(x: pt.Node) -> pt.Node:
     return quantized(pt.op("GlobalAveragePool", x))
 
@@ -47,6 +52,10 @@ LAYERS: dict[str, Layer] = {
     "classified": lambda x: quantized(pt.op("Gemm", pt.op("Flatten", mean(x)), weight(10, 12), transB=1)),
     "joined": lambda x: conv(pt.op("Concat", conv(x, outs=32), conv(x, outs=16), axis=1), ins=48),
     "looked up": lambda x: conv(swish(conv(x))),
+    "enlarged": lambda x: resized(conv(x), mode="linear"),
+    "enlarged by three": lambda x: quantized(pt.op("Add", resized(x, (3, 1), mode="linear"), resized(x, (3, 1)))),
+    "enlarged from the corner": lambda x: resized(x, mode="linear", coordinate_transformation_mode="asymmetric"),
+    "repeated": lambda x: conv(resized(conv(x), mode="nearest")),
     "phases": lambda x: quantized(pt.op("ConvTranspose", x, weight(12, 8, 2, 2, axis=1), strides=[2, 2])),
 }
 
@@ -93,6 +102,11 @@ def test_a_net_at_random_sizes(seed: int) -> None:
     drawn = np.random.default_rng(seed)
     sizes = [(int(drawn.integers(1, 4)), *drawn.integers(3, 97, 2).tolist()) for _ in range(4)]
     check_alike(convolutions("H", "W"), [{"image": numbers(n, 3, height, width)} for n, height, width in sizes], 2)
+
+
+def test_resizes_of_images_of_any_size_read_bytes() -> None:
+    schedules = [kernel.schedule for kernel in pt.compile(layers(["enlarged", "repeated"]), "cpu").kernels()]
+    assert schedules.count("mixed integers") == schedules.count("resized integers") == 1
 
 
 def rooms(graph: pt.Graph) -> tuple[Any, ...]:

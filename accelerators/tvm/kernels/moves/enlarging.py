@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Value, float32, maximum, minimum
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language import Kernel, Value, float32
+from accelerators.tvm.kernels.shared.between import between
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.numbers import read, write
@@ -136,10 +136,9 @@ def mixed_pixels(resize: Node, position: Value, times: int, size: int) -> list[t
     """The two pixels that a position of the result reads in one dimension, and their shares, where a linear resize makes so many
     of each."""
     is_centred = resize.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
-    numerator, denominator = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
-    first, share = numerator // denominator, (numerator % denominator).cast(float32) * (1.0 / denominator)
-    pixels = [minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1)]
-    return [(pixels[0], 1.0 - share), (pixels[1], share)]
+    lies = between(position, times, size, is_centred)
+    share = lies.beyond.cast(float32) * (1.0 / lies.parts)
+    return [(lies.pixels[0], 1.0 - share), (lies.pixels[1], share)]
 
 
 def _each_row(

@@ -1,18 +1,27 @@
-"""Images made larger, their channels side by side: the phases of a transposed convolution dealt out, and resizes."""
+"""Images made larger, their channels side by side: the phases of a transposed convolution dealt out, and resizes.
+
+Which pixels of the image a pixel of the result reads stands in tables. Images of any size are enlarged by whole factors, and it
+follows from these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import attrs
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
 from accelerators.tvm.kernels.quantized.following import make_following
+from accelerators.tvm.kernels.quantized.frame import each_piece
+from accelerators.tvm.kernels.shared.between import between
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import counted, kept
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
 
 SCALE = 1
@@ -54,17 +63,24 @@ def resize(body: Body, machine: Machine) -> Draft | None:
     position = problem.positions[node.reads[0]]
     sizes = {position: (batch * deep * across * channels,)}
     kernel, inputs, (result,) = problem.kernel("resize", sizes, [(batch * high * wide * channels,)])
-    source, rows, columns = (inputs[problem.positions[entry]] for entry in node.reads)
+    source, *tables = (inputs[problem.positions[entry]] for entry in node.reads)
+
+    def read_at(axis: int, at: Value) -> Value:
+        return tables[axis][at, 0].as_index() if tables else at // node.attrs["times"][axis]
 
     def write(n: Value, h: Value) -> None:
-        row = kernel.name_value("row", (n * deep + rows[h, 0].as_index()) * across)
+        row = kernel.name_value("row", (n * deep + read_at(0, h)) * across)
         with kernel.loop(wide, "w") as w:
-            start = kernel.name_value("start", (row + columns[w, 0].as_index()) * channels)
+            start = kernel.name_value("start", (row + read_at(1, w)) * channels)
             to = kernel.name_value("to", ((n * high + h) * wide + w) * channels)
             _copied(kernel, source, result, start, to, channels, machine)
 
     _each_row(kernel, batch, high, wide * channels // 4, machine, write)
     return problem.draft(kernel, "resized integers")
+
+
+Read = Callable[[Value], Sequence[tuple[Value, Value]]]
+"""The two pixels that a position of the result reads in one dimension, and their shares."""
 
 
 def mix(body: Body, machine: Machine) -> Draft | None:
@@ -81,26 +97,26 @@ def mix(body: Body, machine: Machine) -> Draft | None:
     shapes = {**after.operands, image: (batch * deep * across * channels,)}
     results = (batch * high * wide, channels)
     kernel, inputs, outputs = problem.kernel("mix", shapes, [results] * len(problem.outputs))
-    rows, row_shares, columns, shares = (inputs[table] for table in tables if table is not None)
-    writer, lanes, width = Writer(after, inputs, outputs), machine.lanes, across * channels
+    read_row, read_column = _reads(kernel, root, [inputs[table] for table in tables if table is not None])
+    writer, lanes, width = Writer(after, inputs, outputs), machine.lanes, counted(across * channels)
 
     def write(n: Value, h: Value) -> None:
         mixed = kernel.memory("mixed", float32, (width,))
-        firsts = [kernel.name_value(f"row{i}", (n * deep + rows[h, i].as_index()) * width) for i in (0, 1)]
+        lines = [(kernel.name_value(f"row{i}", (n * deep + at) * width), share) for i, (at, share) in enumerate(read_row(h))]
 
         def rows_at(at: Operand, count: int) -> None:
-            parts = [inputs[image].vector(count, first + at).cast(int32) - int(root.attrs["zero"]) for first in firsts]
-            halves = [part.cast(float32) * row_shares[h, i].spread(count) for i, part in enumerate(parts)]
+            parts = [inputs[image].vector(count, first + at).cast(int32) - int(root.attrs["zero"]) for first, _ in lines]
+            halves = [part.cast(float32) * share.spread(count) for part, (_, share) in zip(parts, lines, strict=True)]
             mixed[at] = halves[0] + halves[1]
 
         _chunks(kernel, width, lanes, rows_at)
         with kernel.loop(wide, "w") as w:
-            starts = [kernel.name_value(f"at{i}", columns[w, i].as_index() * channels) for i in (0, 1)]
+            starts = [(kernel.name_value(f"at{i}", at * channels), share) for i, (at, share) in enumerate(read_column(w))]
             pixel = kernel.name_value("pixel", (n * high + h) * wide + w)
 
             def columns_at(first: Operand, count: int) -> None:
                 with kernel.lanes(count) as lane:
-                    halves = [mixed[at + first + lane] * shares[w, i] for i, at in enumerate(starts)]
+                    halves = [mixed[at + first + lane] * share for at, share in starts]
                     writer.store(halves[0] + halves[1], (pixel, first + lane))
 
             _chunks(kernel, channels, lanes, columns_at)
@@ -109,14 +125,37 @@ def mix(body: Body, machine: Machine) -> Draft | None:
     return problem.draft(kernel, "mixed integers")
 
 
+def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, Read]:
+    """What a row and a column of the result read: positions and shares of tables, or what follows from whole factors."""
+    if tables:
+        pairs = (tables[0], tables[1]), (tables[2], tables[3])
+        down, across = ((lambda at, p=p, s=s: [(p[at, i].as_index(), s[at, i]) for i in (0, 1)]) for p, s in pairs)
+        return down, across
+
+    def computed(axis: int) -> Read:
+        times, size, name = root.attrs["times"][axis], root.attrs["image"][axis], ("line", "column")[axis]
+
+        def read(at: Value) -> list[tuple[Value, Value]]:
+            lies = between(at, times, size, bool(root.attrs["centred"]))
+            pixels = [kept(kernel, f"{name}{i}", pixel) for i, pixel in enumerate(lies.pixels)]
+            return list(zip(pixels, attrs.evolve(lies, pixels=tuple(pixels)).shares, strict=True))
+
+        return read
+
+    return computed(0), computed(1)
+
+
 def _scaled(node: Node, x: Numbers) -> Value:
     """The mixture of the integers without their zero point, times their scale."""
     number: Value = x[0] * x[SCALE + 1]
     return number
 
 
-def _chunks(kernel: Kernel, size: int, lanes: int, work: Callable[[Operand, int], None]) -> None:
+def _chunks(kernel: Kernel, size: int | Value, lanes: int, work: Callable[[Operand, int], None]) -> None:
     """The work for each vector, and for what is left at the end."""
+    if not isinstance(size, int):
+        each_piece(kernel, size, lanes, work)
+        return
     whole, rest = divmod(size, lanes)
     with kernel.loop(whole, "v") as v:
         work(v * lanes, lanes)
@@ -139,5 +178,7 @@ def _each_row(
     kernel: Kernel, batch: int, high: int, steps: int, machine: Machine, write: Callable[[Value, Value], None]
 ) -> None:
     """What is done for each row of the results; the threads share them."""
-    with kernel.tasks(batch * high, "task", machine.threads_for(batch * high * steps) > 1) as task:
-        write(kernel.name_value("n", task // high), kernel.name_value("h", task % high))
+    is_any = any(isinstance(size, Extent) for size in (batch, high, steps))
+    # Memory whose size is computed while the kernel runs is had by a task of its own alone.
+    with kernel.tasks(batch * high, "task", is_any or machine.threads_for(batch * high * steps) > 1) as task:
+        write(kept(kernel, "n", task // high, is_any), kept(kernel, "h", task % high, is_any))

@@ -81,7 +81,7 @@ class Frame:
             def words(first: Operand, size: int) -> None:
                 into[to + first * across] = self._words(source, n, row, first, size)
 
-            _pieces(kernel, count, WORDS, words)
+            each_piece(kernel, count, WORDS, words)
             return
         start = row * (self.shape.window.sizes[1] * channels)
         if across == channels:
@@ -119,7 +119,7 @@ def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Opera
     each_chunk(kernel, count, copy)
 
 
-def _pieces(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
+def each_piece(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
     """The work for so many neighbours at a time, and one by one for those left at the end: told where they begin, and how many
     they are. Where it is not known how many there are, those at the end belong to a piece that overlaps the one before."""
     if isinstance(count, int):
@@ -139,7 +139,7 @@ def each_chunk(kernel: Kernel, count: Operand, work: Callable[[Operand, int], No
     """The work for every so many of some neighbouring numbers, and for those left at the end: told where they begin, and how many
     they are."""
     if not isinstance(count, int):
-        _pieces(kernel, count, CHUNK, work)
+        each_piece(kernel, count, CHUNK, work)
         return
     whole, rest = divmod(count, CHUNK)
     with kernel.loop(whole, "b") as b:
