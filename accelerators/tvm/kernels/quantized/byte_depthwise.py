@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial, reduce
 from itertools import groupby
 
@@ -28,7 +28,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.panels import by_size
+from accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
 from accelerators.tvm.machine.machine import Machine
@@ -64,11 +64,7 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
     writer = Writer(after, inputs, outputs)
     buffers = inputs[image], inputs[weight], inputs[beginning]
     bands, zero = _bands_of(kernel, shape, machine), int(root.attrs["zero"])
-
-    def write(pixels: int) -> None:
-        _Writing(shape, dot, kernel, buffers, writer, Frame(shape, bands.room, zero), bands, pixels).write()
-
-    _by_pixels(kernel, shape, machine, write)
+    _Writing(shape, dot, kernel, buffers, writer, Frame(shape, bands.room, zero), bands).write(_sizes(shape, machine))
     return problem.draft(kernel, "quantized depthwise", {weight: packed.pack})
 
 
@@ -94,14 +90,15 @@ def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
     return Bands(math.ceil(window.out[0] / rows), rows, rows, 1, parallel)
 
 
-def _by_pixels(kernel: Kernel, shape: Shape, machine: Machine, write: Callable[[int], None]) -> None:
-    """Code for tiles of so many pixels that few of a row are left over; of images of any width for tiles of several sizes."""
+def _sizes(shape: Shape, machine: Machine) -> dict[int, int]:
+    """Of how many pixels tiles are, so that few of a row are left over, and about the cycles that each takes: several sizes for
+    images of any width."""
     wide, most = shape.window.out[1], machine.registers // 2
     if isinstance(wide, Extent):
-        by_size(kernel, wide, {size: size + 1 for size in PIXELS[::-1] if size <= most}, write)
-        return
+        return {size: size + 1 for size in PIXELS[::-1] if size <= most}
     fitting = [size for size in PIXELS if size <= min(wide, most)]
-    write(choose("pixels", fitting, lambda size: math.ceil(wide / size) * (size + 1)))
+    pixels = choose("pixels", fitting, lambda size: math.ceil(wide / size) * (size + 1))
+    return {pixels: pixels + 1}
 
 
 @attrs.frozen(slots=True)
@@ -152,13 +149,12 @@ class _Writing:
     writer: Writer
     frame: Frame
     bands: Bands
-    pixels: int
-    """The number of pixels of a tile."""
 
-    def write(self) -> None:
-        """The tasks: images and bands of rows; then tiles of each row, then vectors of channels."""
-        kernel, window, frame, packed = self.kernel, self.shape.window, self.frame, _Packed(self.dot, self.shape)
-        bands, name = self.bands, partial(kept, kernel, is_kept=window.is_any)
+    def write(self, sizes: Mapping[int, int]) -> None:
+        """The tasks: images and bands of rows, with code for tiles of each size where there are several."""
+        kernel, window, frame, bands = self.kernel, self.shape.window, self.frame, self.bands
+        name, wide = partial(kept, kernel, is_kept=window.is_any), window.out[1]
+        chosen = chosen_size(kernel, wide, sizes) if isinstance(wide, Extent) else None
         with kernel.tasks(self.shape.batch * bands.count, "task", bands.parallel) as task:
             n = name("n", task // bands.count)
             top = name("top", minimum(task % bands.count * bands.rows, window.out[0] - bands.rows))
@@ -166,28 +162,38 @@ class _Writing:
             if self.shape.copies:
                 image = frame.memory(kernel)
                 frame.write(kernel, self.buffers[0], image, n, top)
-            across = pieces(window.out[1], self.pixels)
-            with kernel.loop(bands.rows, "row") as row, kernel.loop(across, "tile") as tile:
-                column = kernel.name_value("column", start(tile, self.pixels, window.out[1]))
-                line = row if image is not None else top + row
-                pixel = line * (window.strides[0] * self._wide(image)) + column * window.strides[1]
-                address = kernel.name_value("at", pixel * self.shape.channels)
-                first = kernel.name_value("to", n * window.pixels + (top + row) * window.out[1] + column)
-                with kernel.loop(len(packed.starts), "v") as v:
-                    channel = kernel.name_value("channel", start(v, self.dot.lanes, self.shape.channels))
-                    self._vector(n, first, channel, address, v * packed.each, image)
+            if chosen is None:
+                self._band(n, top, image, *sizes)
+            else:
+                for_each_size(kernel, chosen, sizes, lambda pixels: self._band(n, top, image, pixels))
+
+    def _band(self, n: Value, top: Value, image: Buffer | None, pixels: int) -> None:
+        """Tiles of each row, then vectors of channels."""
+        kernel, window, packed = self.kernel, self.shape.window, _Packed(self.dot, self.shape)
+        across = pieces(window.out[1], pixels)
+        with kernel.loop(self.bands.rows, "row") as row, kernel.loop(across, "tile") as tile:
+            column = kernel.name_value("column", start(tile, pixels, window.out[1]))
+            line = row if image is not None else top + row
+            pixel = line * (window.strides[0] * self._wide(image)) + column * window.strides[1]
+            address = kernel.name_value("at", pixel * self.shape.channels)
+            first = kernel.name_value("to", n * window.pixels + (top + row) * window.out[1] + column)
+            with kernel.loop(len(packed.starts), "v") as v:
+                channel = kernel.name_value("channel", start(v, self.dot.lanes, self.shape.channels))
+                self._vector(n, first, channel, address, v * packed.each, image, pixels)
 
     def _wide(self, image: Buffer | None) -> int:
         return self.shape.window.sizes[1] if image is None else self.frame.wide
 
-    def _vector(self, n: Value, first: Value, channel: Value, address: Value, weights: Value, image: Buffer | None) -> None:
+    def _vector(
+        self, n: Value, first: Value, channel: Value, address: Value, weights: Value, image: Buffer | None, pixels: int
+    ) -> None:
         """Some neighbouring channels of a tile."""
         kernel, window, lanes = self.kernel, self.shape.window, self.dot.lanes
-        acc = kernel.registers("acc", int32, (self.pixels,), lanes)
-        for p in range(self.pixels):
+        acc = kernel.registers("acc", int32, (pixels,), lanes)
+        for p in range(pixels):
             acc[p] = self.buffers[2].vector(lanes, channel)
         (_, stride), (_, dilation) = window.strides, window.dilations
-        taps = [(p * stride + k * dilation, p, k) for p in range(self.pixels) for k in range(window.taps[1])]
+        taps = [(p * stride + k * dilation, p, k) for p in range(pixels) for k in range(window.taps[1])]
         for step, top in enumerate(range(0, window.taps[0], self.dot.group)):
             rows = range(top, min(top + self.dot.group, window.taps[0]))
             for column, seen in groupby(sorted(taps), lambda tap: tap[0]):
@@ -195,7 +201,7 @@ class _Writing:
                 for _, p, k in seen:
                     at = weights + (step * window.taps[1] + k) * self.dot.bytes
                     self.dot.step(kernel, acc, p, word, self.buffers[1], at)
-        for p in range(self.pixels):
+        for p in range(pixels):
             with kernel.lanes(lanes) as lane:
                 self.writer.store(acc.lane(p, lane), (first + p, channel + lane))
 

@@ -137,8 +137,9 @@ def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, 
 
         def read(at: Value) -> list[tuple[Value, Value]]:
             lies = between(at, times, size, bool(root.attrs["centred"]))
-            pixels = [kept(kernel, f"{name}{i}", pixel) for i, pixel in enumerate(lies.pixels)]
-            return list(zip(pixels, attrs.evolve(lies, pixels=tuple(pixels)).shares, strict=True))
+            before, after = (kept(kernel, f"{name}{i}", pixel) for i, pixel in enumerate(lies.pixels))
+            shares = attrs.evolve(lies, pixels=(before, after)).shares
+            return [(before, shares[0]), (after, shares[1])]
 
         return read
 

@@ -37,7 +37,7 @@ from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, 
 from accelerators.tvm.kernels.quantized.winograd import Squares
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.panels import PanelTile, by_height
+from accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.machine.machine import Machine
@@ -63,14 +63,7 @@ def product(body: Body, machine: Machine) -> Draft | None:
     kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
     buffers, zero = (inputs[image], inputs[weight], inputs[beginning]), int(root.attrs["zero"])
-    bands = bands_of(kernel, cut, machine)
-
-    def write(tile: PanelTile) -> None:
-        is_highest = tile.rows == cut.tile.rows
-        chosen = attrs.evolve(cut, tile=Tile(tile.rows, tile.vectors, cut.tile.crosses and is_highest))
-        _Writing(chosen, bands, kernel, *buffers, writer, zero, is_highest).write()
-
-    by_height(kernel, counted(bands.rows * shape.window.out[1]), cut.heights(), write)
+    _Tasks(cut, bands_of(kernel, cut, machine), kernel, *buffers, writer, zero).write()
     return problem.draft(kernel, "quantized product", {weight: cut.pack, beginning: cut.pack_beginning})
 
 
@@ -117,8 +110,52 @@ class _Weights:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Writing:
+class _Tasks:
     """Writes the kernel of one product."""
+
+    cut: Cut
+    bands: Bands
+    kernel: Kernel
+    source: Buffer
+    weight: Buffer
+    beginning: Buffer
+    writer: Writer
+    zero: int
+
+    def write(self) -> None:
+        """The tasks: images, bands of rows, ranges of panels. Where the number of pixels is not known, a band has code for tiles
+        of several heights."""
+        cut, bands, kernel, window = self.cut, self.bands, self.kernel, self.cut.shape.window
+        rows, count = bands.rows, bands.count * bands.parts
+        name = partial(kept, kernel, is_kept=window.is_any)
+        heights = {tile.rows: tile for tile in cut.heights()} if window.is_any else {}
+        cycles_of = {height: tile.half_cycles for height, tile in heights.items()}
+        chosen = chosen_size(kernel, counted(rows * window.out[1]), cycles_of) if heights else None
+        with kernel.tasks(cut.shape.batch * count, "task", bands.parallel) as task:
+            n = name("n", task // count)
+            top = name("top", minimum(task % count // bands.parts * rows, window.out[0] - rows))
+            part = name("part", task % bands.parts)
+            image = None
+            if cut.shape.copies:
+                frame = Frame(cut.shape, bands.room, self.zero)
+                image = frame.memory(kernel)
+                frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
+            if chosen is None:
+                self._band(cut.tile.rows, n, top, part, image)
+            else:
+                for_each_size(kernel, chosen, heights, lambda height: self._band(height, n, top, part, image))
+
+    def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+        """A band by tiles of this height."""
+        cut, buffers = self.cut, (self.source, self.weight, self.beginning)
+        is_highest = height == cut.tile.rows
+        cut = attrs.evolve(cut, tile=Tile(height, cut.tile.vectors, cut.tile.crosses and is_highest))
+        _Writing(cut, self.bands, self.kernel, *buffers, self.writer, self.zero, is_highest).write(n, top, part, image)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Writing:
+    """Writes the products of a band by tiles of one height."""
 
     cut: Cut
     bands: Bands
@@ -131,26 +168,17 @@ class _Writing:
     is_highest: bool
     """Are there no higher tiles? Lower ones are for so few rows that they read the weights as they stand."""
 
-    def write(self) -> None:
-        """The tasks: images, bands of rows, ranges of panels."""
-        cut, bands, kernel, window = self.cut, self.bands, self.kernel, self.cut.shape.window
-        rows, count = bands.rows, bands.count * bands.parts
-        name = partial(kept, kernel, is_kept=window.is_any)
-        with kernel.tasks(cut.shape.batch * count, "task", bands.parallel) as task:
-            n = name("n", task // count)
-            top = name("top", minimum(task % count // bands.parts * rows, window.out[0] - rows))
-            part = name("part", task % bands.parts)
-            image = None
-            if cut.shape.copies:
-                image = self.frame.memory(kernel)
-                self.frame.write(kernel, self.source, image, n, top, rows if rows is not bands.room else None)
-                image = self.squares.write_image(image) if cut.shape.is_winograd else image
-            if cut.tiling is not None:
-                configure(kernel, cut.tiling)
-            own = self._own_of_rows(image, rows) if cut.tile.crosses and image is not None else None
-            self._panels(_Band(n, top, rows, image, self._wide(), own), part)
-            if cut.tiling is not None:
-                release(kernel, cut.tiling)
+    def write(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
+        """A range of panels, given the copy of what the band sees, if there is one."""
+        cut, kernel, rows = self.cut, self.kernel, self.bands.rows
+        if image is not None and cut.shape.is_winograd:
+            image = self.squares.write_image(image)
+        if cut.tiling is not None:
+            configure(kernel, cut.tiling)
+        own = self._own_of_rows(image, rows) if cut.tile.crosses and image is not None else None
+        self._panels(_Band(n, top, rows, image, self._wide(), own), part)
+        if cut.tiling is not None:
+            release(kernel, cut.tiling)
 
     @property
     def frame(self) -> Frame:

@@ -7,7 +7,7 @@ lanes. Where a size is no multiple of the tile's, the last tile overlaps the one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import ClassVar
@@ -251,6 +251,11 @@ def by_height(kernel: Kernel, rows: int | Value, tiles: Sequence[PanelTile], wri
 def by_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int], write: Callable[[int], None]) -> None:
     """Code for pieces of several sizes, each with the cycles that one takes, of which that runs which covers the whole of a call
     in the fewest; the last of those that take as few."""
+    for_each_size(kernel, chosen_size(kernel, whole, cycles_of), cycles_of, write)
+
+
+def chosen_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int]) -> Buffer:
+    """That size, found once, here."""
     count = as_index(whole)
     # In memory, since TVM writes out named values wherever they are used.
     height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
@@ -259,8 +264,13 @@ def by_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int], write:
         taken = (as_index(pieces(count, size)) * each).cast(int32)
         with kernel.when((count >= size) & (taken <= cycles[0])):
             height[0], cycles[0] = size, taken
-    for size in cycles_of:
-        with kernel.when(height[0].equals(size)):
+    return height
+
+
+def for_each_size(kernel: Kernel, chosen: Buffer, sizes: Iterable[int], write: Callable[[int], None]) -> None:
+    """Code for each of these sizes, of which the chosen one's runs."""
+    for size in sizes:
+        with kernel.when(chosen[0].equals(size)):
             write(size)
 
 
