@@ -28,7 +28,7 @@ def swish(x: pt.Node) -> pt.Node:
     return quantized(pt.op("Mul", x, pt.op("Sigmoid", x)))
 
 
-def resized(x: pt.Node, times: tuple[int, int] = (2, 2), **attributes: str) -> pt.Node:
+def resized(x: pt.Node, times: tuple[int, int] = (2, 2), **attributes: Any) -> pt.Node:
     """Each pixel becomes several."""
     return quantized(pt.op("Resize", x, None, pt.constant(np.array([1, 1, *times], np.float32)), **attributes), 0.07)
 
