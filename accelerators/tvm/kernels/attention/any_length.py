@@ -3,7 +3,7 @@
 As for lengths that are known (`attention.py`), with the lengths as values. Queries are copied beside one another block by block,
 and rows beyond the last are the last again, so that any number fills whole tiles. The scores of a row are filled up to whole
 vectors with such as weigh nothing. Of keys there may be fewer than a panel is wide: then narrower panels are taken, which is
-decided when the length is known."""
+decided when the length is known. So is whether there is one query alone, for which nothing is laid out in panels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import math
 
 import attrs
 
+from accelerators.tvm.kernels.attention.few_rows import FewRows
 from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
 from accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
 from accelerators.tvm.kernels.language.values import as_index
@@ -38,15 +39,33 @@ class AnyLength(Scoring):
     """The tile for the product with the values."""
 
     def write(self) -> None:
-        """Write the whole kernel."""
+        """Write the whole kernel: code for one query, and for any number of them."""
+        kernel, count = self.heads.kernel, self.rows if isinstance(self.rows, int) else 1
+        few = FewRows(self.match, self.heads, self.machine, self.rows, self.keys, self.depth, self.columns, count)
+        if known_least(self.rows) > count or not few.is_worth_it:
+            self._in_panels()
+        elif count == self.rows:
+            few.write(self._is_shared)
+        else:
+            with kernel.when(as_index(self.rows) < 2):
+                few.write(self._is_shared)
+            with kernel.otherwise():
+                self._in_panels()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Do threads share the heads?"""
+        return self.machine.threads_for(self.heads.count) > 1
+
+    def _in_panels(self) -> None:
+        """Code for any number of queries, with keys and values laid out in panels."""
         kernel, second = self.heads.kernel, self.second
         tallest = self._tallest()
         height = kept(kernel, "height", tallest)
         blocks = kept(kernel, "blocks", (as_index(self.rows) + height - 1) // height)
         across = second.across(self.columns)
         # A task is a head where there are enough of them: then its keys are laid out once for all its blocks.
-        many = self.machine.threads_for(self.heads.count) > 1
-        with kernel.tasks(self.heads.count, "task", many) as task:
+        with kernel.tasks(self.heads.count, "task", self._is_shared) as task:
             head = self.heads.head(task)
             keys = kernel.memory("keys", float32, ((as_index(self.keys) + (self.first.width - 1)) * self.depth,))
             values = kernel.memory("values", float32, (as_index(self.keys) * (across * second.width),))

@@ -25,10 +25,10 @@ def attention(body: Body, machine: Machine) -> Draft | None:
     if isinstance(rows, Extent) or isinstance(keys, Extent):
         return _of_any_length(body, match, machine)
     heads = Heads.of(body, "attention", tuple(batch))
-    few = FewRows(match, heads, machine, rows, keys, depth, columns)
+    few = FewRows(match, heads, machine, rows, keys, depth, columns, rows)
     first, second = best_tile(rows, keys, machine, "scores"), best_tile(rows, columns, machine, "values")
     if few.is_worth_it:
-        few.write()
+        few.write(few.threads > 1)
     elif first is not None and second is not None:
         instruction = _instruction(match, heads, depth, machine)
         FixedLength(match, heads, machine, rows, keys, depth, columns, first, second, instruction).write()
