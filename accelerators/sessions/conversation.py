@@ -11,6 +11,7 @@ import numpy as np
 
 from accelerators.errors import InputError
 from accelerators.process.forking import Guard
+from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.outputs import Outputs
 from accelerators.sessions.decoder import Decoder
 from accelerators.sessions.roles import Count
@@ -167,12 +168,20 @@ class Session:
             raise InputError("there is no new token", where=self._where, remedy="Give one at least")
         return batch, new
 
+    @property
+    def _most(self) -> int | None:
+        """How many tokens there may be; None where nothing says so."""
+        limits = [limit for limit in (self._longest, self._decoder.limit) if limit is not None]
+        return min(limits, default=None)
+
     def _check_length(self, rows: int) -> None:
-        if self._longest is not None and self._state.length + rows > self._longest:
+        most = self._most
+        if most is not None and self._state.length + rows > most:
+            is_asked = most == self._longest and most != self._decoder.room
             raise InputError(
-                f"{self._state.length} tokens were said, and {rows} more are longer than {self._longest}",
+                f"{self._state.length} tokens were said, and {rows} more are longer than {most}",
                 where=self._where,
-                remedy="Begin with a larger `longest`, or reset()",
+                remedy="Begin with a larger `longest`, or reset()" if is_asked else "The model has no more positions; reset()",
             )
 
     def _check_masks(self, arrays: Mapping[Node, Array], wanted: tuple[int, int]) -> None:
@@ -206,12 +215,13 @@ class Session:
 
     def _room(self, rows: int) -> int:
         """Positions of the buffers: as many as the longest conversation has, else doubled until all fit."""
-        if self._longest is not None:
-            return self._longest
+        most = self._most
+        if self._longest is not None and most is not None:
+            return most
         room = ROOM
         while room < self._state.length + rows:
             room *= 2
-        return room
+        return room if most is None else min(room, most)
 
     def _pieces(self, batch: int, rows: int) -> Iterator[Piece]:
         """The pieces in which new tokens are read. Few that are left over, and would go one by one, are read together with tokens
@@ -241,16 +251,23 @@ class Session:
         """The outputs for some of the new tokens, and which these are."""
         decoder, state = self._decoder, self._state
         assert state.batch is not None
-        room = self._room(piece.count - piece.again)
         state.length -= piece.again
-        sizes = StepSizes(state.batch, piece.count, room)
-        step = None if decoder.copies else decoder.step(sizes)
+        step, room = self._step(state.batch, piece.count)
         given = self._given(arrays, piece.start, piece.count, step is None)
+        decoder.make_room(state, room)
         if step is None:
-            decoder.make_room(state, state.length)
             return decoder.copy(state, piece.count, given), piece
-        decoder.make_room(state, sizes.room)
         return decoder.append(step, state, piece.count, given), piece
+
+    def _step(self, batch: int, rows: int) -> tuple[CompiledModel | None, int]:
+        """The step for so many new tokens, and the room of its buffers; None, and what counts, where caches are copied."""
+        while not self._decoder.copies:
+            self._check_length(rows)
+            room = self._room(rows)
+            step = self._decoder.step(StepSizes(batch, rows, room))
+            if step is not None:
+                return step, room
+        return None, self._state.length
 
     def _joined(self, pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
         """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""

@@ -12,11 +12,11 @@ from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.inputs import InputChecker
 from accelerators.sessions.caches import find_caches
-from accelerators.sessions.errors import Unfit
+from accelerators.sessions.errors import TooLong, Unfit
 from accelerators.sessions.flat_heads import with_heads
 from accelerators.sessions.roles import Roles, roles_of
 from accelerators.sessions.state import State, with_room
-from accelerators.sessions.step import LENGTH, StepSizes, step_graph
+from accelerators.sessions.step import LENGTH, StepSizes, most_positions, step_graph
 from accelerators.sessions.tokens import token_axes
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
@@ -46,6 +46,8 @@ class Decoder:
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._guard = Guard()
+        self.limit: int | None = None
+        """The most positions that its attention can be computed for; None where none was found to be too many."""
         self._token_axes: tuple[tuple[int | None, ...] | None] | None = None
         self._is_closed = False
         self.notes: list[str] = []
@@ -83,7 +85,8 @@ class Decoder:
                 step.close()
 
     def step(self, sizes: StepSizes) -> CompiledModel | None:
-        """The step for these sizes; None where it is not recognised, and from then on caches are copied."""
+        """The step for these sizes; None where it is not recognised, and from then on caches are copied. None too where the model
+        has fewer positions than these sizes ask for: then `limit` says how many it has."""
         with self._guard.lock:
             if self._is_closed:
                 raise RunError("the model is closed", where=f"model {self.roles.graph.name!r}", remedy="Compile it again")
@@ -91,6 +94,11 @@ class Decoder:
                 assert self._anew is not None
                 try:
                     self._steps[sizes] = self._anew(step_graph(self.roles, sizes))
+                except TooLong as error:
+                    most = most_positions(self.roles, sizes)
+                    self.limit = most or self.limit
+                    if not most:
+                        self.notes.append(f"caches are copied: {error.cause}")
                 except (Unfit, CompileError, NotSupported) as error:
                     self.notes.append(f"caches are copied: {error.cause}")
             return self._steps.get(sizes)

@@ -17,10 +17,11 @@ import numpy as np
 
 from accelerators.interface.cached_attention import cached_attention
 from accelerators.sessions.caches import Cache
-from accelerators.sessions.errors import Unfit
+from accelerators.sessions.errors import TooLong, Unfit
 from accelerators.sessions.known import Known
 from accelerators.sessions.readers import Readers
 from graph.build import constant, variable
+from graph.errors import GraphError
 from graph.graph import Graph
 from graph.interpret import interpret
 from graph.node import Node, NodeEntry
@@ -29,6 +30,9 @@ Array = np.ndarray[Any, Any]
 
 CLOSE = 1e-4
 """How far numbers of one attention may lie apart, computed in two ways, as a part of the largest."""
+
+LARGE = 16.0
+"""How much larger some queries are than others: scores that are cut off, or bent, above a number show then."""
 
 MOST = 200
 """The ops of one attention, at most."""
@@ -60,8 +64,10 @@ class Region:
             rebuilt = node.evolve(inputs=tuple(read), affinity=None, after=())
             values.update({old: new for old, new in zip(node.outputs, rebuilt.outputs, strict=True) if old not in given})
         graph = Graph([values[self.result]], inputs, "region", opsets)
-        return np.asarray(interpret(graph, list(given.values()))[0])
-
+        try:
+            return np.asarray(interpret(graph, list(given.values()))[0])
+        except GraphError as error:
+            raise TooLong(f"{self.result.name!r} cannot be computed for {known.past} earlier positions: {error.cause}") from None
 
     def form(self, known: Sequence[Known]) -> tuple[object, ...]:
         """What it computes, without names: equal for two that compute the same."""
@@ -231,9 +237,12 @@ def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str,
     return count if count <= known.past else 0
 
 
-def check(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int) -> None:
-    """Raise Unfit unless the region computes causal attention at this size."""
+def check(
+    region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int, queries: float = 1.0
+) -> None:
+    """Raise Unfit unless the region computes causal attention at this size, of queries so large."""
     query, past, new = _random(np.random.default_rng(1), shapes, known.past)
+    query *= np.float32(queries)
     given = _through(region, known, opsets, query, past, new)
     wanted = _causal(shapes, known.past, scale, query, past, new, window)
     far = given.shape != wanted.shape or not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max()))

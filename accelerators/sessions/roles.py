@@ -111,7 +111,7 @@ def _role(
     if not isinstance(kind, TensorType):
         return None
     if len(shape) == 2 and isinstance(shape[1], str) and shape[1] not in symbols:
-        return "mask"
+        return None if _is_of_encoder(node, others) else "mask"
     if kind.dtype not in ("int64", "int32"):
         return None
     count = _counted(readers, node)
@@ -124,6 +124,13 @@ def _role(
     if not shape or shape == (1,):
         return "past" if "past" in node.name else "total" if "total" in node.name else None
     return None
+
+
+def _is_of_encoder(mask: Node, others: Sequence[Node]) -> bool:
+    """Does a mask say which of the positions count that an encoder read? It is as long as the encoder's states, or as its
+    keys and values, which are inputs too."""
+    length = _shape(mask)[1]
+    return "encoder" in mask.name or any(len(_shape(other)) > 2 and length in _shape(other) for other in others)
 
 
 def _counted(readers: Readers, node: Node) -> Role | None:

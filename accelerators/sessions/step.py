@@ -12,10 +12,10 @@ import attrs
 import numpy as np
 
 from accelerators.interface.cached_attention import cached_attention, is_cached_attention
-from accelerators.sessions.errors import Unfit
+from accelerators.sessions.errors import TooLong, Unfit
 from accelerators.sessions.known import Known, known_at, of_sizes, sized_input
 from accelerators.sessions.readers import readers_of
-from accelerators.sessions.regions import Region, Shapes, check, find_regions, scale_of, window_of
+from accelerators.sessions.regions import LARGE, Region, Shapes, check, find_regions, scale_of, window_of
 from accelerators.sessions.roles import Roles
 from graph.build import constant, op, variable
 from graph.graph import Graph
@@ -30,6 +30,9 @@ LENGTH = "partita_length"
 
 FEW = (1, 6)
 """Numbers of earlier tokens at which a decoder is looked at, beside the largest."""
+
+FEWEST = (1, 2)
+"""The same, where buffers have room for few tokens more than the new ones."""
 
 
 @attrs.frozen(slots=True)
@@ -57,11 +60,26 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
             raise Unfit(f"{cache.past.name!r} is {kind}, and caches of float32 with a known number of heads are appended to")
     follow = of_sizes(roles)
     regions = find_regions(roles.graph, roles.caches, follow, readers_of(roles.graph))
-    counts = (*FEW, max(sizes.room - sizes.rows, FEW[-1] + 1))
+    few = FEW if sizes.room - sizes.rows > FEW[-1] else FEWEST
+    counts = (*few, max(sizes.room - sizes.rows, few[-1] + 1))
     looked_at = [entry for region in regions for entry in (region.query, region.key.new, region.value.new)]
     known = [known_at(roles, follow, looked_at, sizes.batch, sizes.rows, past) for past in counts]
     scales = _scales(regions, known, roles)
     return _Step(roles, sizes, follow, known, scales).graph()
+
+
+def most_positions(roles: Roles, sizes: StepSizes) -> int:
+    """The most positions that attention can be computed for, where those of these sizes are too many; found by halving."""
+    fits, fails = 0, sizes.room
+    tried = sizes.rows + FEWEST[-1] + 1
+    while tried < fails:
+        try:
+            step_graph(roles, attrs.evolve(sizes, room=tried))
+            fits = tried
+        except TooLong:
+            fails = tried
+        tried = min(2 * fits, (fits + fails) // 2) if fails - fits > 1 else fails
+    return fits
 
 
 @attrs.frozen(slots=True)
@@ -86,6 +104,7 @@ def _scales(regions: Sequence[Region], known: Sequence[Known], roles: Roles) -> 
             scale, window = scale_of(region, shapes, known[0], opsets), window_of(region, shapes, known[-1], opsets)
             for one in known:
                 check(region, shapes, one, opsets, scale, window)
+            check(region, shapes, known[1], opsets, scale, window, LARGE)
             by_form[key] = _Plain(shapes, scale, window)
         scales[region] = by_form[key]
     return scales

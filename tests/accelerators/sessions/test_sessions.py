@@ -93,6 +93,14 @@ class _Slopes(Llama):
         return pt.op("Add", super().masked(scores), pt.op("Mul", far, pt.constant(np.float32(0.1))))
 
 
+class _Bent(Llama):
+    """Large scores are bent towards a number."""
+
+    def masked(self, scores: Value) -> Value:
+        high = pt.constant(np.float32(400.0))
+        return super().masked(pt.op("Mul", pt.op("Tanh", pt.op("Div", scores, high)), high))
+
+
 class _Summed(Llama):
     """The past is read by more than attention."""
 
@@ -148,6 +156,7 @@ def test_a_window_that_slides_is_appended_to_in_place() -> None:
 
 UNLIKE = [
     (_Slopes, "'matmul_1' is not plain causal attention to 1 earlier positions"),
+    (_Bent, "'matmul_1' is not plain causal attention to 6 earlier positions"),
     (_Summed, "'reducesum_0' reads the past, and is no attention"),
 ]
 
@@ -167,6 +176,18 @@ def test_what_is_not_recognised_is_copied() -> None:
     outputs = [session(ids[:, :8])["logits"], session(ids[:, 8:])["logits"]]
     assert session.notes == ("caches are copied: 'matmul_1' is not plain causal attention to 1 earlier positions",)
     assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
+@pytest.mark.parametrize("longest", [None, 48])
+def test_a_table_of_few_positions_is_the_longest_conversation(longest: int | None) -> None:
+    graph, ids = gpt2(attrs.evolve(SMALL, layers=1, longest=20)), tokens(20)
+    session = pt.compile(graph, "cpu").session(longest=longest, chunks=(4, 1))
+    outputs = [session(ids[:, :18])["logits"], session(ids[:, 18:])["logits"]]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    with pytest.raises(InputError, match="20 tokens were said, and 1 more are longer than 20\n  The model has no more positions"):
+        session(ids[:, :1])
+    assert session.length == 20
 
 
 @pytest.fixture(scope="module")

@@ -104,6 +104,26 @@ def test_what_an_encoder_read_keeps_tokens_apart() -> None:
     assert token_axes(roles(decoder(cross, read))) == (1,)
 
 
+def test_a_mask_of_what_an_encoder_read_is_asked_for() -> None:
+    """As long as the encoder's states, it is no mask of the tokens said, which a session fills in."""
+    read = pt.variable("read", "float32", ("batch", "read", 16))
+    counted = pt.variable("read_mask", "int64", ("batch", "read"))
+
+    def cross(x: pt.Node) -> pt.Node:
+        hidden = pt.op("Where", pt.op("Cast", pt.op("Unsqueeze", counted, at(1)), to=9), *map(pt.constant, np.float32([0, -1e9])))
+        scores = pt.op("MatMul", x, pt.op("Transpose", read, perm=[0, 2, 1]))
+        return pt.op("MatMul", pt.op("Softmax", pt.op("Add", scores, hidden), axis=-1), read)
+
+    graph, random = decoder(cross, read, counted), np.random.default_rng(0)
+    assert [node.name for node in roles(graph).asked] == ["ids", "read", "read_mask"]
+    states, mask = random.standard_normal((1, 9, 16), np.float32), np.array([[1] * 6 + [0] * 3])
+    ids, empty = random.integers(0, 40, (1, 6)), np.zeros((1, 2, 0, 8), np.float32)
+    wanted = pt.compile(graph, "reference")(ids, empty, empty, states, mask)["y"]
+    session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
+    said = [session(part, states, mask)["y"] for part in (ids[:, :5], ids[:, 5:])]
+    assert np.allclose(np.concatenate(said, axis=1), wanted, atol=1e-4)
+
+
 @pytest.mark.parametrize("style", ["ops", "op"])
 def test_exports_are_read_in_pieces(style: str) -> None:
     for make, sizes in ((gpt2, SMALL), (llama, SMALL_LLAMA)):

@@ -52,3 +52,24 @@ def test_few_rows_are_in_two_blocks(attention: pt.CompiledModel, keys: int) -> N
         known = {sizes[2]: keys, sizes[3]: rows, "min": min, "max": max}
         block = eval(height[1], known)  # noqa: S307
         assert rows <= -(-rows // block) * block < 1.1 * rows
+
+
+QUERIES = [(1, 32, True), (3, 32, True), ("rows", 32, True), (3, 20, False), (9, 32, False)]
+
+
+@pytest.mark.parametrize(("rows", "depth", "is_read_in_place"), QUERIES)
+def test_few_queries_read_keys_where_they_stand(rows: int | str, depth: int, is_read_in_place: bool) -> None:
+    query = pt.variable("q", "float32", (2, rows, depth))
+    key, value = (pt.variable(name, "float32", (2, "keys", depth)) for name in "kv")
+    scores = pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 2, 1]))
+    graph = pt.Graph([pt.op("MatMul", pt.op("Softmax", scores, axis=-1), value)], inputs=[query, key, value])
+    model = pt.compile(graph, "cpu")
+    for count in (1, rows if isinstance(rows, int) else 7):
+        if rows not in (count, "rows"):
+            continue
+        random = np.random.default_rng(count)
+        q, k, v = (random.standard_normal((2, length, depth), np.float32) for length in (count, 19, 19))
+        powers = np.exp(q @ k.transpose(0, 2, 1))
+        np.testing.assert_allclose(model(q, k, v)[0], powers / powers.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
+    (kernel,) = model.kernels()
+    assert ("lane_sums" in kernel.text) == is_read_in_place
