@@ -14,6 +14,7 @@ from accelerators.running.inputs import InputChecker
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.errors import TooLong, Unfit
 from accelerators.sessions.flat_heads import with_heads
+from accelerators.sessions.joined_heads import with_joined_caches
 from accelerators.sessions.roles import Roles, roles_of
 from accelerators.sessions.state import State, with_room
 from accelerators.sessions.step import LENGTH, StepSizes, most_positions, step_graph
@@ -30,7 +31,7 @@ class Decoder:
 
     def __init__(self, model: CompiledModel, source: Graph, anew: Callable[[Graph], CompiledModel] | None) -> None:
         self.model = model
-        source = with_heads(apply_pass(source, "SimplifyIdentities", verify=False))
+        source = with_heads(apply_pass(with_joined_caches(source), "SimplifyIdentities", verify=False))
         caches = find_caches(source)
         if not caches:
             raise NotSupported(

@@ -8,7 +8,7 @@ import attrs
 
 from graph.errors import did_you_mean
 from graph.graph import Graph
-from graph.microsoft import attention, blocks, fused, linear, recurrent
+from graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
 from graph.microsoft.writing import NoBody, Values, Writing
 from graph.node import Node
 from graph.types import Type
@@ -42,6 +42,10 @@ _CONV = "activation activation_params auto_pad dilations group kernel_shape pads
 _GEMM = "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"
 _TURNED = "alpha transA transB transBatchA transBatchB"
 _ATTENTION = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
+_GROUPED = (
+    "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads qk_norm_epsilon qk_output"
+    " rotary_interleaved scale sliding_window_cache smooth_softmax softcap v_quant_type"
+)
 _LSTM = "activation_alpha activation_beta activations clip direction hidden_size input_forget"
 _NBITS = "K N bits block_size accuracy_level weight_prepacked"
 
@@ -76,6 +80,8 @@ _MEANINGS = {
     "Attention": _known(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
     "QAttention": _known(attention.quantized, 14, _ATTENTION),
     "MultiHeadAttention": _known(attention.of_heads, 14, "mask_filter_value num_heads scale unidirectional"),
+    "GroupQueryAttention": _known(grouped.attention, 13, _GROUPED, grouped.attention_types),
+    "RotaryEmbedding": _known(grouped.rotary, 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
     "DynamicQuantizeLSTM": _known(recurrent.lstm, 14, _LSTM),
     "EmbedLayerNormalization": _known(fused.embed_layer_norm, 17, "epsilon mask_index_type"),
 }

@@ -230,4 +230,35 @@ ATTENTION = [
 ]
 """Attention, whole."""
 
-ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION]
+_ANGLES = RANDOM.random((16, 8)) * 3
+_TABLES = [(np.cos(_ANGLES).astype(np.float32),), (np.sin(_ANGLES).astype(np.float32),)]
+_QUARTERS = [(table[0][:, :4].copy(),) for table in _TABLES]
+_GROUPS = {"num_heads": 4, "kv_num_heads": 2}
+
+
+def _cached(batch: int, rows: int, past: int, ends: Sequence[int], *more: Array | tuple[Array] | None) -> list[Any]:
+    """What GroupQueryAttention reads: four heads of sixteen numbers, and two of keys and values."""
+    given = [_numbers(batch, rows, width) for width in (64, 32, 32)]
+    cache = [_numbers(batch, 2, past, 16) for _ in range(2)]
+    return [*given, *cache, np.array(ends, np.int32) - 1, np.array(past + rows, np.int32), *more]
+
+
+def _packed(given: list[Any]) -> list[Any]:
+    return [np.concatenate(given[:3], axis=-1), None, None, *given[3:]]
+
+
+GROUPED = [
+    Case("RotaryEmbedding", [_numbers(2, 5, 32), np.array([3]), *_TABLES], opset=21),
+    Case("RotaryEmbedding", [_numbers(2, 4, 5, 16), np.array([[0, 1, 2, 3, 4], [7, 8, 9, 3, 0]]), *_TABLES], {"interleaved": 1}),
+    Case("RotaryEmbedding", [_numbers(2, 5, 64), np.array([3]), *_QUARTERS], {"num_heads": 4, "rotary_embedding_dim": 8}),
+    Case("GroupQueryAttention", _cached(1, 5, 0, [5]), _GROUPS, 3),
+    Case("GroupQueryAttention", _cached(1, 3, 6, [9]), {**_GROUPS, "scale": 0.3}, 3),
+    Case("GroupQueryAttention", _cached(2, 1, 6, [7, 7], *_TABLES), {**_GROUPS, "do_rotary": 1}, 3),
+    Case("GroupQueryAttention", _packed(_cached(1, 3, 6, [9], *_TABLES)),
+         {**_GROUPS, "do_rotary": 1, "rotary_interleaved": 1}, 3),
+    Case("GroupQueryAttention", _cached(1, 3, 6, [9]), {**_GROUPS, "local_window_size": 4, "softcap": 2.0}, 3),
+    Case("GroupQueryAttention", _cached(1, 3, 6, [9], None, None, None, _numbers(1, 4, 3, 9)), _GROUPS, 3),
+]
+"""Attention of grouped heads, to a cache."""
+
+ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED]

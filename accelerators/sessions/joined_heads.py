@@ -1,0 +1,52 @@
+"""onnxruntime's own attention to a cache, written so that the cache and what is new are seen to be joined.
+
+GroupQueryAttention is told how many positions of each sequence count, and may leave some out. A session counts all of them: then
+new ones stand behind all others. Were that not so, the attention would not be recognised, for its mask says who counts."""
+
+from __future__ import annotations
+
+from graph.build import CALL_DOMAIN
+from graph.graph import Graph
+from graph.inline import inline_calls
+from graph.microsoft import DOMAIN, NoBody, body_of
+from graph.microsoft.grouped import appended
+from graph.microsoft.writing import Writing
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+
+PAST = {"GroupQueryAttention": 3, "MultiHeadAttention": 6}
+"""For each op the number of the input that holds earlier keys."""
+
+
+def with_joined_caches(graph: Graph) -> Graph:
+    """The graph, each of these ops that has a cache as its parts. Linear."""
+    if not any(_has_cache(node) for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        body = _body(node, graph) if _has_cache(node) else None
+        if body is None:
+            rewriter.keep(node)
+            return
+        by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
+        read = tuple(by_name[one.name] for one in body.inputs)
+        call = node.evolve(op="Joined", domain=CALL_DOMAIN, inputs=read, attrs={}, subgraph=body)
+        rewriter.keep(node, rewriter.rebuilt(call))
+
+    return inline_calls(rewrite(graph, visit))
+
+
+def _has_cache(node: Node) -> bool:
+    past = PAST.get(str(node.op)) if node.domain == DOMAIN else None
+    return past is not None and past < len(node.inputs) and node.inputs[past] is not None
+
+
+def _body(node: Node, graph: Graph) -> Graph | None:
+    types = [None if entry is None else entry.type for entry in node.inputs]
+    values, version = [None if entry is None else entry.node.value for entry in node.inputs], graph.opsets.get("", 1)
+    try:
+        is_grouped = node.op == "GroupQueryAttention"
+        body = appended(Writing(node, types, values, version)) if is_grouped else body_of(node, types, values, version)
+    except NoBody:
+        return None
+    return body.evolve(opsets=graph.opsets)
