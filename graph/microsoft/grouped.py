@@ -172,9 +172,21 @@ def _places(w: Writing, read: _Read) -> NodeEntry:
     numbers = (
         w.op("Unsqueeze", sequences, w.array([1, 2, 3])),
         w.array(np.arange(read.groups).reshape(1, -1, 1, 1)),
-        w.op("Unsqueeze", read.positions, w.array([1, 3])),
+        w.op("Unsqueeze", _checked(w, read.positions), w.array([1, 3])),
     )
     return w.op("Concat", *(w.op("Expand", number, _of_new(w, read, 1)) for number in numbers), axis=-1)
+
+
+def _checked(w: Writing, positions: NodeEntry) -> NodeEntry:
+    """The positions, or such as no cache has if the total length that a caller states is not that of the past and what is new.
+
+    onnxruntime then takes the cache for one buffer, in which present is as long as past: its length is stated by a value."""
+    if not w.has(3):
+        return positions
+    past, rows = (w.op("Gather", w.op("Shape", w.input(i)), w.array(axis)) for i, axis in ((3, 2), (0, 1)))
+    total = w.op("Reshape", w.op("Cast", w.input(6), to=7), w.array([1]))
+    length = w.op("Add", past, rows)
+    return w.op("Where", w.op("Equal", total, length), positions, length)
 
 
 def _of_new(w: Writing, read: _Read, size: int) -> NodeEntry:

@@ -261,4 +261,7 @@ GROUPED = [
 ]
 """Attention of grouped heads, to a cache."""
 
+SHARED = Case("GroupQueryAttention", [*_cached(1, 1, 6, [4])[:6], np.array(4, np.int32)], _GROUPS, 3)
+"""A cache in one buffer of six positions: present is as long as past, which onnxruntime takes from its last input's value."""
+
 ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED]

@@ -11,7 +11,7 @@ import pytest
 
 import partita as pt
 from graph.microsoft.table import _MEANINGS
-from tests.microsoft.nodes import ALL, RANDOM, Case
+from tests.microsoft.nodes import ALL, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
 
@@ -125,6 +125,14 @@ def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direc
 def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
     with pytest.raises(pt.PartitaError, match=reason):
         pt.compile(pt.load(case.model()), "reference")(case.feeds)
+
+
+def test_a_cache_whose_past_and_present_share_a_buffer_is_an_error():
+    """Its present has another length in onnxruntime; what lies in it there would be elsewhere here."""
+    assert _theirs(SHARED.model(), SHARED.feeds)[1].shape == SHARED.feeds["i3"].shape
+    for device in ("reference", "cpu"):
+        with pytest.raises(pt.PartitaError, match="index"):
+            pt.compile(pt.load(SHARED.model()), device)(SHARED.feeds)
 
 
 def test_attention_without_a_bias_which_ends_the_process_in_onnxruntime():
