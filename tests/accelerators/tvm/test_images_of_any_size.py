@@ -135,6 +135,13 @@ def test_a_tile_of_an_image_of_any_size_divides_by_the_width_once(grain: int) ->
     assert len([line for line in lines[first + 1 : last] if "//" in line]) == 1
 
 
+def test_three_taps_of_a_row_are_written_out_for_short_vectors(lanes: int) -> None:
+    """LLVM computed where each pixel of a tile stands anew at every one of them. Pixels that are too few for a tile keep the
+    loop, which is compiled faster, and so does AVX-512."""
+    loops = [line.split()[0] for line in convolution_of_any_size(2) if line.strip().endswith(" kw < 3:")]
+    assert loops == (["for", "for"] if lanes == 16 else ["unrolled", "for"])
+
+
 def test_bands_of_images_of_any_size_share_no_rows() -> None:
     """Bands that overlap compute rows twice: of 256 rows in bands of 18 they were 270."""
     lines = [line.strip() for line in convolution_of_any_size(2)]

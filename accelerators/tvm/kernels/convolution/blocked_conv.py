@@ -289,7 +289,7 @@ class _Writing:
                 self._fetch_ahead(panel, tile, c, blocks, width)
             self._fetch_pixels(task, panel, reads, block)
             self._fetch_beside(task, panel, base, c, blocks)
-            taps = self._taps(loops, reads.taps)
+            taps = self._taps(loops, panel, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
             if is_by_tap:
                 self._fetch_ahead(panel, tile, tap, blocks * window.count, width)
@@ -323,7 +323,7 @@ class _Writing:
         sums = unit.begin(kernel)
         with kernel.loop(channels.chunk // lanes, "c") as c, ExitStack() as loops:
             block, _ = self._channel(panel, c)
-            taps = self._taps(loops, reads.taps)
+            taps = self._taps(loops, panel, reads.taps)
             tap = (c * window.count + taps[0] * window.taps[1] + taps[1]) * lanes
             first = kernel.name_value("at_weight", channels.offset(window.count, panel.number, panel.chunk) + tap * width)
             for p, address in enumerate([] if beside else reads.addresses):
@@ -336,19 +336,27 @@ class _Writing:
         for p, v in self._each(panel):
             acc[p, v] = acc[p, v] + products[p, v]
 
-    def _taps(self, loops: ExitStack, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
+    def _taps(self, loops: ExitStack, panel: _Panel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
         """The loops over rows and columns of the window."""
         window, kernel = self.layer.window, self.kernel
         if window.count == 1:
             return kernel.name_value("kh", 0), kernel.name_value("kw", 0)
-        is_small = not self.layer.channels.by_block and window.taps[1] <= 8
         each = self.layer.group if self.layer.plain else 1
         row = loops.enter_context(kernel.loop(walked[0].count, "kh"))
         if self.layer.shape.skips:
             column = loops.enter_context(kernel.loop(walked[1].count, "kw"))
             return walked[0].first + row, walked[1].first + column
+        is_small = window.taps[1] <= self._written_out(panel)
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
+
+    def _written_out(self, panel: _Panel) -> int:
+        """The most taps of a row that are written out, not walked by a loop. In rows of any width LLVM computes where the
+        pixels of a tile stand anew in each turn of that loop; with AVX2 it is a thirtieth of the time."""
+        layer = self.layer
+        if not layer.channels.by_block:
+            return 8
+        return 3 if layer.window.is_any and layer.lanes < WIDE and panel.pixels > 1 else 0
 
     def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
         """One step's share of the next panel's weights into the cache."""
