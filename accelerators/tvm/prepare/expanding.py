@@ -7,6 +7,7 @@ from typing import Any
 
 from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.classes import LOSSES, with_classes_alone
+from accelerators.tvm.prepare.masked_rows import with_rows_cleared_last
 from accelerators.tvm.prepare.parts import has_own_parts, own_parts
 from accelerators.tvm.prepare.single import alone
 from graph.build import CALL_DOMAIN
@@ -80,6 +81,8 @@ def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
     read = [entry.name for entry in call.inputs if entry is not None]
     if node.op in LOSSES and not node.domain:
         return with_classes_alone(call.subgraph, call.subgraph.inputs[read.index("x1")], node), read
+    if node.op == "Attention" and not node.domain:
+        return with_rows_cleared_last(call.subgraph), read
     return call.subgraph, read
 
 

@@ -189,6 +189,22 @@ def test_rows_that_are_masked_altogether(guard: bool, tokens: int) -> None:
     assert (output == 0).all() if guard else np.isnan(output).all()
 
 
+@pytest.mark.parametrize("groups", [2, 4])
+def test_onnx_s_attention_is_a_kernel_with_a_mask_too(groups: int) -> None:
+    """Its body clears the weights of queries that see nothing, which stood between the softmax and the product."""
+    query = pt.variable("q", "float32", (2, 4, 3, 16))
+    key, value = (pt.variable(name, "float32", (2, groups, 3, 16)) for name in "kv")
+    past = [pt.variable(name, "float32", (2, groups, 17, 16)) for name in ("past_k", "past_v")]
+    mask = pt.variable("mask", "float32", (3, 20))
+    node = pt.op("Attention", query, key, value, mask, *past, n_outputs=3, opset=24)
+    g = pt.Graph(list(node.outputs), [query, key, value, mask, *past], opsets={"": 24})
+    hidden = normal(3, 20)
+    hidden[1] = -np.inf
+    inputs = [normal(2, 4, 3, 16), *(normal(2, groups, 3, 16) for _ in "kv"), hidden, *(normal(2, groups, 17, 16) for _ in past)]
+    assert "attention" in schedules(check(g, inputs, LIMIT))
+    assert (compiled(g).run(inputs)[0][:, :, 1] == 0).all()
+
+
 def test_few_queries_of_wide_heads_take_no_code_for_each_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a head of 4,096 numbers took 18 seconds, and longer for wider ones."""
     monkeypatch.delattr("accelerators.tvm.kernels.attention.few_rows.FewRows.write")
