@@ -160,9 +160,13 @@ class _Blocking:
 
     def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         source, image = node.inputs[0], real_shape(node.inputs[0])
-        if source is None or image is None or not self._reads_blocks(node) or not has_constant_sizes(node):
+        if source is None or image is None or not has_constant_sizes(node):
             return None
-        if any(isinstance(size, Extent) for size in (*image[2:], *shape[2:])):
+        is_open = any(isinstance(size, Extent) for size in (*image[2:], *shape[2:]))
+        from_corner = node.attrs.get("coordinate_transformation_mode") == "asymmetric" and node.attrs.get("mode") == "linear"
+        if not (self._reads_blocks(node) or (is_open and from_corner)):  # TVM refuses its own code for this.
+            return None
+        if is_open:
             return self._enlarged(node, source, shape)
         axes = mixtures(node, self.graph, image, shape)
         if axes is None:
@@ -176,7 +180,8 @@ class _Blocking:
 
     def _enlarged(self, node: Node, source: NodeEntry, shape: tuple[int, ...]) -> Node | None:
         """A resize of an image of any size: each pixel becomes as many as are known."""
-        image = self.values[source].shape
+        image = real_shape(source)
+        assert image is not None
         times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] else None
         if times is None:
             return None

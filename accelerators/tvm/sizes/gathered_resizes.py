@@ -20,16 +20,25 @@ from graph.types import TensorType
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """For each mode, how many positions along a dimension a result is made of."""
 
+BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
+"""How resizes find positions where a factor says all about them."""
+
+REPEATS = frozenset((("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")))
+"""How resizes to the nearest pixel find it where whole factors make each pixel several alike."""
+
+IMAGES = 4
+"""How many dimensions images have."""
+
 FLOAT32, INT64 = 1, 7
 """ONNX's numbers for element types."""
 
-LEAST_OPSET = 18
-"""Since this version of ONNX all ops mean what they are used for here."""
+LEAST_OPSET = 11
+"""Since this version of ONNX a resize says how it finds positions, and there is all else that the parts are made of."""
 
 
 def can_gather(node: Node, version: int) -> bool:
     """Is it a resize of all dimensions whose results are sums of few positions?"""
-    attributes, (_, _, scales, sizes) = node.attrs, (*node.inputs, None, None, None, None)[:4]
+    attributes, scales, sizes = node.attrs, said_input(node, 2), said_input(node, 3)
     if node.op != "Resize" or node.domain or version < LEAST_OPSET or (scales is None) == (sizes is None):
         return False
     is_plain = attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch" and not attributes.get("antialias", 0)
@@ -40,12 +49,42 @@ def can_gather(node: Node, version: int) -> bool:
     return is_plain and not is_cropped and is_known and is_float and attributes.get("axes") is None
 
 
+def has_kernel(node: Node, factors: Sequence[float | None]) -> bool:
+    """Is a resize by these factors, as far as they are known, made by a kernel: ours for whole ones, or TVM's? TVM takes other
+    positions where two are equally near, and refuses its own code for mixtures that are counted from the corner."""
+    if None in factors:
+        return False
+    is_whole = all(factor is not None and factor % 1 == 0 for factor in factors)
+    transformed, rounding = (
+        str(node.attrs.get(name, usual))
+        for name, usual in (("coordinate_transformation_mode", "half_pixel"), ("nearest_mode", "round_prefer_floor"))
+    )
+    if node.attrs.get("mode", "nearest") == "nearest":
+        return is_whole and (transformed, rounding) in REPEATS
+    if transformed == "asymmetric":
+        return is_whole and len(factors) == IMAGES and node.attrs["mode"] == "linear"
+    return transformed in BY_FACTORS
+
+
+def said_input(node: Node, slot: int) -> NodeEntry | None:
+    """The input that says the factors (2) or the sizes (3) of a resize; older files have an empty one where the other counts."""
+    entry = node.inputs[slot] if slot < len(node.inputs) else None
+    is_empty = entry is not None and entry.node.value is not None and entry.node.value.size == 0
+    return None if is_empty else entry
+
+
+def stated_factors(node: Node) -> list[float] | None:
+    """What a resize that is given factors multiplies its dimensions by."""
+    scales = said_input(node, 2)
+    return None if scales is None or scales.node.value is None else [float(scale) for scale in scales.node.value]
+
+
 def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
     """The body of one resize; its inputs are those of the node's that are no constants."""
     version = graph.opsets.get("", 1)
 
     def given(i: int) -> NodeEntry | None:
-        entry = node.inputs[i] if i < len(node.inputs) else None
+        entry = said_input(node, i)
         if entry is None:
             return None
         return constant(entry.node.value)[0] if entry.node.value is not None else variable(f"x{i}", type=entry.type)[0]
@@ -67,8 +106,8 @@ def _resized_combs(
     positions, and of the same combs with the positions' numbers in the place of the ones. The taps of a result are neighbours, so
     that each of them meets a comb of its own."""
     computed, taps = partial(op, opset=version), TAPS[str(node.attrs.get("mode", "nearest"))]
-    count = computed("Squeeze", computed("Shape", x, start=axis, end=axis + 1), whole([0]))
-    numbers = computed("Unsqueeze", computed("Range", whole(0), count, whole(1)), whole([1]))
+    count = computed("Gather", computed("Shape", x), whole(axis))
+    numbers = computed("Reshape", computed("Range", whole(0), count, whole(1)), whole([-1, 1]))
     own = computed("Equal", computed("Mod", numbers, whole([taps])), whole(list(range(taps))))
     combs = computed("Cast", own, to=FLOAT32)
     both = computed("Concat", combs, computed("Mul", combs, computed("Cast", numbers, to=FLOAT32)), axis=1)
@@ -87,15 +126,23 @@ def _taps(resized: Node, x: NodeEntry, axis: int, taps: int, version: int) -> tu
     shares, sums = (computed("Slice", resized, whole([i * taps]), whole([(i + 1) * taps]), whole([1])) for i in (0, 1))
     is_none = computed("Equal", shares, zero)
     quotient = computed("Div", sums, computed("Where", is_none, constant(np.float32(1)), shares))
-    last = computed("Sub", computed("Shape", x, start=axis, end=axis + 1), whole([1]))
-    inside = computed("Max", computed("Min", computed("Cast", computed("Round", quotient), to=INT64), last), whole([0]))
-    positions = computed("Where", is_none, computed("ReduceMax", inside, whole([1])), inside)
+    last = computed("Sub", computed("Gather", computed("Shape", x), whole([axis])), whole([1]))
+    inside = computed("Max", computed("Min", computed("Round", quotient), computed("Cast", last, to=FLOAT32)), zero)
+    nearby = computed("Where", is_none, _over_taps("ReduceMax", inside, version), inside)
+    positions = computed("Cast", nearby, to=INT64)
     if taps != 2:
         return positions, shares
     # Half a position twice is the position, infinite or not; one that is infinite has no share of zero.
-    is_one = computed("Equal", computed("ReduceMin", computed("Abs", shares), whole([1])), zero)
-    half = computed("Mul", computed("ReduceSum", shares, whole([1])), constant(np.float32(0.5)))
+    is_one = computed("Equal", _over_taps("ReduceMin", computed("Abs", shares), version), zero)
+    half = computed("Mul", _over_taps("ReduceSum", shares, version), constant(np.float32(0.5)))
     return positions, computed("Where", is_one, half, shares)
+
+
+def _over_taps(name: str, numbers: Node, version: int) -> Node:
+    """The numbers of all taps reduced to one. Which dimension that is was an attribute before it was an input."""
+    if version < (13 if name == "ReduceSum" else 18):
+        return op(name, numbers, axes=[1], opset=version)
+    return op(name, numbers, whole([1]), opset=version)
 
 
 def _mixed(y: NodeEntry, positions: Node, shares: Node, axis: int, rank: int, taps: int, version: int) -> NodeEntry:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size, is_less
+from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, is_less
 from accelerators.tvm.sizes.grains import LARGEST
 from accelerators.tvm.sizes.same_padding import SAME, same_padding
 from graph.node import Node
@@ -121,7 +121,14 @@ def _scaled(reading: Reading, size: Size, factor: float) -> Size:
     if not isinstance(size, Extent):
         return scaled_size(size, factor)
     numerator, denominator = float(factor).as_integer_ratio()
-    return size * numerator // denominator if denominator <= LARGEST else reading.round_down(size, factor)
+    if denominator > LARGEST:
+        return reading.round_down(size, factor)
+    try:
+        return reading.divide(size * numerator, denominator)
+    except Indivisible:
+        if not reading.has_floors:
+            raise
+        return reading.round_down(size, factor)
 
 
 def _depth_to_space(reading: Reading, node: Node) -> Sequence[Sizes]:

@@ -161,11 +161,6 @@ class Reading:
                 self.rounded.setdefault(name, known)
         return quotient
 
-    def is_rounded(self, product: Size, size: Size) -> bool:
-        """Is the one size the other, multiplied and rounded down?"""
-        rounded = self.rounded.get(product) if isinstance(product, Extent) else None
-        return isinstance(rounded, Rounded) and rounded.size == size
-
     def assume(self, room: Size) -> None:
         """Note that this is no less than zero."""
         if isinstance(room, Extent):

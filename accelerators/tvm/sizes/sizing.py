@@ -14,7 +14,7 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.backward_slices import backward_parts, is_backward
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
-from accelerators.tvm.sizes.gathered_resizes import can_gather, resize_parts
+from accelerators.tvm.sizes.gathered_resizes import can_gather, has_kernel, resize_parts, stated_factors
 from accelerators.tvm.sizes.grains import Grains, coarser
 from accelerators.tvm.sizes.in_parts import in_parts
 from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
@@ -37,9 +37,6 @@ MOST_INPUTS = 512
 
 SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
 """Ops whose result's type says all that their other inputs do."""
-
-BY_FACTORS = frozenset(("asymmetric", "half_pixel", "pytorch_half_pixel"))
-"""How resizes find positions where a factor says all about them."""
 
 RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
 
@@ -98,7 +95,7 @@ def forms_for_any_size(graph: Graph) -> Iterator[Sized]:
         yield sized(graph, has_floors=False)
         return
     yield with_floors
-    if any(isinstance(known, Floor) for known in with_floors.rounded.values()):
+    if with_floors.rounded:
         yield sized(graph, has_floors=False)
 
 
@@ -169,16 +166,16 @@ def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
 
 def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
     """The dimensions whose size a resize changes, where it is made of gathers: its positions follow from all of an image's size,
-    or from a size that is no multiple of it. None for what has kernels."""
+    or from a size that is no multiple of it. None for what has a kernel."""
     if not can_gather(node, version):
         return []
     pairs = list(zip(reading.sizes(node[0]), reading.sizes(node.inputs[0]), strict=True))
-    by_factors = node.attrs.get("coordinate_transformation_mode", "half_pixel") in BY_FACTORS
-    is_scaled = len(node.inputs) > 2 and node.inputs[2] is not None and not any(reading.is_rounded(*pair) for pair in pairs)
-    has_factors = is_scaled or None not in [_factor(*pair) for pair in pairs]
-    if (by_factors and has_factors) or not any(isinstance(size, Extent) for pair in pairs for size in pair):
+    factors, stated = [_factor(*pair) for pair in pairs], stated_factors(node) or [1.0] * len(pairs)
+    if stated_factors(node):  # A size that is rounded down is not multiplied by the factor that positions follow from.
+        factors = [factor if factor == scale else None for factor, scale in zip(factors, stated, strict=True)]
+    if not any(isinstance(size, Extent) for pair in pairs for size in pair) or has_kernel(node, factors):
         return []
-    return [d for d, (wanted, size) in enumerate(pairs) if wanted != size]
+    return [d for d, (wanted, size) in enumerate(pairs) if wanted != size or stated[d] != 1]
 
 
 def is_for_any_size(graph: Graph) -> bool:
@@ -297,9 +294,9 @@ class _Rewriting:
 
 def _factor(wanted: Size, size: Size) -> float | None:
     """What a size is multiplied by, where that is known and a number of 32 bits; None elsewhere."""
-    if isinstance(wanted, int) or isinstance(size, int):
-        return 1.0 if wanted == size else None
-    (a, *_), (b, *_) = wanted.terms.values(), size.terms.values()
+    if isinstance(wanted, int) != isinstance(size, int):
+        return None
+    a, b = [next(iter(s.terms.values())) if isinstance(s, Extent) else s for s in (wanted, size)]
     return a / b if wanted * b == size * a and float(np.float32(a / b)) == a / b else None
 
 

@@ -18,7 +18,7 @@ from accelerators.tvm.sizes.any_size import SizedSubgraph
 from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol, value_of
 from accelerators.tvm.sizes.quotients import floor_named
 from accelerators.tvm.sizes.same_padding import same_padding
-from accelerators.tvm.sizes.sizing import sized
+from accelerators.tvm.sizes.sizing import forms_for_any_size, sized
 from benchmarks.models.any_size import Sizes, vit
 from graph.numerics.windows import window
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
@@ -435,6 +435,8 @@ def test_what_the_host_says_of_a_resize_takes_little_memory() -> None:
     tracemalloc.stop()
 
 
-def test_resizes_by_fractions_have_grains() -> None:
+def test_resizes_by_fractions_take_every_size_or_else_multiples() -> None:
     image = pt.variable("image", "float32", ("N", 3, "H", "W"))
-    assert grains_of(pt.Graph([resize(image, 1.25)])) == (("s0", 3, "4*s1", "4*s2"),)
+    graph = pt.accelerator("cpu").transform(pt.Graph([resize(image, 1.25)]))
+    every, multiples = [form.inputs for form in forms_for_any_size(graph)]
+    assert (every, multiples) == ((("s0", 3, "s1", "s2"),), (("s0", 3, "4*s1", "4*s2"),))

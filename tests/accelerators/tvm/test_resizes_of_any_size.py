@@ -1,0 +1,64 @@
+"""Resizes of images of any size, as exporters write them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import partita as pt
+from tests.accelerators.tvm.any_size import check, numbers
+from tests.accelerators.tvm.test_images_of_any_size import resize, whole
+
+FROM_CORNER = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
+ALIGNED = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+TORCH = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}
+REPEATED = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+"""How exporters write that they resize images."""
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+def test_nets_for_segmentation_in_older_opsets(opset: int) -> None:
+    """A U-Net that enlarges to the sizes of what it joins, and classes that are enlarged to the image's, as exporters wrote it
+    before sizes were read one by one: with empty factors beside the sizes."""
+    made, empty = partial(pt.op, opset=opset), pt.constant(np.zeros(0, np.float32))
+
+    def to_sides_of(x: pt.Node, like: pt.Node, attributes: dict[str, str]) -> pt.Node:
+        first, last = (made("Slice", made("Shape", of), whole(i), whole(i + 2), whole(0)) for i, of in ((0, x), (2, like)))
+        return made("Resize", x, empty, empty, made("Concat", first, last, axis=0), **attributes)
+
+    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
+    fine = made("Relu", made("Conv", image, pt.constant(numbers(8, 3, 3, 3) / 9), pads=[1] * 4, strides=[2, 2]))
+    coarse = made("MaxPool", fine, kernel_shape=[2, 2], strides=[2, 2])
+    enlarged = [to_sides_of(coarse, fine, attributes) for attributes in (FROM_CORNER, ALIGNED, TORCH, REPEATED)]
+    joined = made("Concat", fine, *enlarged, made("Resize", fine, empty, pt.constant(np.ones(4, np.float32))), axis=1)
+    classes = made("Conv", joined, pt.constant(numbers(4, 48, 1, 1) / 48))
+    graph = pt.Graph([to_sides_of(classes, image, TORCH)], [image], opsets={"": opset})
+    check(graph, [{"image": numbers(n, 3, *sides)} for n, sides in ((1, (16, 24)), (2, (17, 23)), (1, (13, 7)))], 1e-5)
+
+
+def test_resizes_by_factors_of_images_of_odd_sizes() -> None:
+    """Halves and other fractions of images that are no multiples of these, in no convolution net."""
+    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
+    wide = pt.variable("wide", "float32", ("N", 3, "H", 6))
+    forms = [(factor, attributes) for factor in (2, 0.5, 1.25) for attributes in (FROM_CORNER, TORCH, REPEATED)]
+    resized = [resize(made_of, factor, **attributes) for made_of in (image, wide) for factor, attributes in forms]
+    feeds = [{"image": numbers(n, 3, *sides), "wide": numbers(n, 3, sides[0], 6)} for n, sides in ((1, (8, 12)), (2, (9, 7)))]
+    check(pt.Graph(resized, [image, wide]), feeds, 1e-5)
+
+
+def test_whole_factors_of_a_known_width_have_the_kernel_of_any_size() -> None:
+    image, weight = pt.variable("image", "float32", ("N", 8, "H", 10)), pt.constant(numbers(8, 8, 1, 1))
+    graph = pt.Graph([pt.op("Conv", resize(pt.op("Conv", image, weight), 2, mode="linear"), weight)], [image])
+    model = check(graph, [{"image": numbers(n, 8, height, 10)} for n, height in ((1, 7), (2, 12))])
+    assert "enlarge" in [kernel.schedule for kernel in model.kernels()]
+
+
+@pytest.mark.parametrize("factor", [1.25, 1.3])
+def test_a_known_width_that_a_factor_leaves_as_it_is_is_resized(factor: float) -> None:
+    """Ten times 1.05 are ten pixels, and these are mixed."""
+    image = pt.variable("image", "float32", ("N", 3, "H", 10))
+    scales = pt.constant(np.array([1, 1, factor, 1.05], np.float32))
+    graph = pt.Graph([pt.op("Resize", image, None, scales, mode="linear")], [image])
+    check(graph, [{"image": numbers(n, 3, height, 10)} for n, height in ((1, 7), (2, 12))], 1e-5)
