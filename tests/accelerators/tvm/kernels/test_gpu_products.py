@@ -69,7 +69,7 @@ def test_convolutions_of_any_cut(opencl: None, tile: BlockTile, data: st.DataObj
     weight, bias = pt.constant(numbers(groups * outs, inner, *taps)), pt.constant(numbers(groups * outs, seed=1))
     out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=strides, pads=pads, group=groups))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_conv, "_best", lambda image, machine, size: tile)
+        patch.setattr(gpu_conv, "best_tile", lambda image, machine, size: tile)
         matches(out, "gpu_convolution", numbers(batch, groups * inner, *sizes, seed=2))
 
 
@@ -79,7 +79,7 @@ def test_pixels_beside_the_image_are_not_read(opencl: None) -> None:
     weight, bias = pt.constant(numbers(17, 8, 2, 1)), pt.constant(numbers(17, seed=1))
     out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=[2, 1], pads=[0, 1, 1, 1]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_conv, "_best", lambda image, machine, size: BlockTile(32, 32, 4, 4, 8, 4))
+        patch.setattr(gpu_conv, "best_tile", lambda image, machine, size: BlockTile(32, 32, 4, 4, 8, 4))
         matches(out, "gpu_convolution", numbers(2, 8, 5, 6, seed=2))
 
 

@@ -108,7 +108,7 @@ def test_convolutions_of_any_cut(size: int, data: st.DataObject) -> None:
     bias = pt.constant(numbers(groups * outs, dtype=dtype, seed=1))
     out = pt.op("Relu", pt.op("Conv", image, weight, bias, strides=[stride] * rank, pads=[pad] * 2 * rank, group=groups))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_conv, "_best", lambda image, machine, bytes_of_number: tile)
+        patch.setattr(gpu_conv, "best_tile", lambda image, machine, size: tile)
         matches(out, "gpu_convolution_on_tensor_cores", numbers(batch, groups * inner, *sizes, dtype=dtype, seed=2))
 
 
