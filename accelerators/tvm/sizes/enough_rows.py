@@ -12,14 +12,16 @@ FEW = 8
 
 
 def enough_rows(graph: Graph) -> tuple[Extent, ...]:
-    """What is no less than zero where products of any rows by constants have enough of them, the larger ones counting more."""
+    """What is no less than zero where products of any rows by constants have enough of them, the larger ones counting more. Those
+    of a convolution are the pixels of all images."""
     room: Size = 0
     for node in graph.nodes:
-        weight = node.inputs[1] if node.op in ("MatMul", "Gemm") else None
+        weight = node.inputs[1] if node.op in ("Conv", "MatMul", "Gemm") else None
         if weight is None or weight.node.value is None:
             continue
         shape = sizes_of(node[0].type)
-        rows = None if shape is None else math.prod(shape[:-1])
+        ways = () if shape is None else (shape[0], *shape[2:]) if node.op == "Conv" else shape[:-1]
+        rows = math.prod(ways)
         if isinstance(rows, Extent):
             room = room + (rows - FEW) * int(weight.node.value.size)
     return (room,) if isinstance(room, Extent) else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
@@ -14,11 +15,11 @@ from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.image import Image, flat
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
+from accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -40,8 +41,16 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_multiple
 from graph.types import Array
+
+USUAL_PIXELS = 28 * 28
+"""So many pixels an image usually has"""
+
+USUAL_CHANNELS = 128
+"""of so many channels; one of half of them has four times the pixels."""
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -64,15 +73,25 @@ def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
 
 def best_tile(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
     """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
-    bytes, unless that is 0."""
-    outs, columns, gpu = image.outs // image.groups, image.batch * image.pixels, machine.gpu
-    stored = image.batch * image.channels * math.prod(image.sizes) + image.outs * image.depth
-    work = Work(outs, columns, image.depth, image.groups, size or 4, stored)
+    bytes, unless that is 0. Of images of any size it is the one for as many pixels as are usual, for fewer and for more."""
+    gpu, works = machine.gpu, _works(image, size or 4)
     if size:
         tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
-        return choose("tile", tensor, ranking(tensor, lambda tile: tensor_demand(tile, work), gpu))
+        return choose("tile", tensor, ranking_of_all(tensor, [partial(tensor_demand, work=work) for work in works], gpu))
     single = [tile for tile in tiles(gpu) if tile.slice_threads % tile.columns == 0]
-    return choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu))
+    return choose("tile", single, ranking_of_all(single, [partial(demand, work=work) for work in works], gpu))
+
+
+def _works(image: Image, size: int) -> list[Work]:
+    """The products that a cut is chosen for: one, but for images of any size."""
+    outs, depth, weights = image.outs // image.groups, image.depth, image.outs * image.depth
+    if not image.is_any:
+        stored = image.batch * image.channels * math.prod(image.sizes)
+        return [Work(outs, image.batch * image.pixels, depth, image.groups, size, stored + weights)]
+    usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(image.channels, image.outs) ** 2
+    pixels = min(max(usual, 7 * 7), 224 * 224)
+    counts = [pixels // 4, pixels, 4 * pixels, 16 * pixels]
+    return [Work(outs, columns, depth, image.groups, size, columns * image.channels + weights) for columns in counts]
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -104,9 +123,9 @@ class Layer:
         return self.tile.steps(self.image.depth) * self.tile.slices
 
     @property
-    def blocks(self) -> tuple[int, int]:
+    def blocks(self) -> tuple[Operand, int]:
         """The tiles along the columns and along the rows."""
-        return -(-self.image.batch * self.image.pixels // self.tile.columns), -(-self.outs // self.tile.rows)
+        return parts_of(self.image.batch * self.image.pixels, self.tile.columns), -(-self.outs // self.tile.rows)
 
     @property
     def weights(self) -> int:
@@ -145,7 +164,7 @@ class Layer:
 
             bounds = (
                 None if self.outs % tile.rows == 0 else as_index(self.outs) - band * tile.rows,
-                None if columns % tile.columns == 0 else as_index(columns) - block * tile.columns,
+                None if is_multiple(columns, tile.columns) else as_index(columns) - block * tile.columns,
             )
             if isinstance(tile, TensorTile):
                 copied = self._copied_pixels(kernel, source, own, block, group)
@@ -161,7 +180,7 @@ class Layer:
 
     def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> Side:
         """The side of the image: a thread reads always at the same column."""
-        lanes = WIDTH if self._is_plain and self.image.pixels % WIDTH == 0 else 1
+        lanes = WIDTH if self._is_plain and is_multiple(self.image.pixels, WIDTH) else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
         taps = self._taps(kernel, listed[0], block, group)
 
@@ -188,13 +207,14 @@ class Layer:
         """Where in the image the number of a spot stands, whose column is always that of the first spot."""
         image, tile = self.image, self.tile
         column = kernel.name_value("column", block * tile.columns + first.at)
-        pixel = kernel.name_value("pixel", column % image.pixels)
-        picture = kernel.name_value("picture", column // image.pixels)
+        pixel = kept(kernel, "pixel", column % image.pixels, image.is_any)
+        picture = kept(kernel, "picture", column // image.pixels, image.is_any)
         corner = [
-            kernel.name_value(f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - image.before[d])
+            kept(kernel, f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
-        in_columns = [] if image.batch * image.pixels % tile.columns == 0 else [column < image.batch * image.pixels]
+        is_whole = is_multiple(image.batch * image.pixels, tile.columns)
+        in_columns = [] if is_whole else [column < image.batch * image.pixels]
 
         def source(step: Value, spot: Spot) -> Source:
             k = step * tile.depth + spot.k
@@ -218,7 +238,7 @@ class Layer:
     def coordinate(self, pixel: Value, dimension: int) -> Value:
         """The output pixel's place along a dimension."""
         behind = math.prod(self.image.out[dimension + 1 :])
-        at = pixel // behind if behind > 1 else pixel
+        at = pixel // behind if behind != 1 else pixel
         return at % self.image.out[dimension] if dimension else at
 
     def _shifts(self, tap: Value) -> list[Operand]:

@@ -13,10 +13,13 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.image import Image
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, float32, if_inside
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_less
 from graph.types import Array
 
 THREADS = 128
@@ -56,12 +59,12 @@ class _Layer:
         """A thread for each result."""
         image = self.image
         count = image.batch * image.outs * image.pixels
-        with kernel.launch((-(-count // self.threads), 1, 1), self.threads) as (block, _, _, thread):
+        with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):
             item = kernel.name_value("item", block * self.threads + thread)
             with kernel.when(item < count):
-                pixel = kernel.name_value("pixel", item % image.pixels)
-                channel = kernel.name_value("channel", item // image.pixels % image.outs)
-                picture = kernel.name_value("picture", item // (image.pixels * image.outs))
+                pixel = kept(kernel, "pixel", item % image.pixels, image.is_any)
+                channel = kept(kernel, "channel", item // image.pixels % image.outs, image.is_any)
+                picture = kept(kernel, "picture", item // (image.pixels * image.outs), image.is_any)
                 total = self._total(kernel, source, weight, picture, channel, pixel)
                 writer.store(total, (picture, channel, pixel))
 
@@ -72,7 +75,7 @@ class _Layer:
         image = self.image
         inner = image.channels // image.groups
         firsts = [
-            kernel.name_value(f"first{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d])
+            kept(kernel, f"first{d}", self._coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
         total = kernel.stack("total", float32, (1,))
@@ -89,7 +92,7 @@ class _Layer:
     def _coordinate(self, pixel: Value, dimension: int) -> Value:
         """The result's coordinate in a dimension."""
         behind = math.prod(self.image.out[dimension + 1 :])
-        at = pixel // behind if behind > 1 else pixel
+        at = pixel // behind if behind != 1 else pixel
         return at % self.image.out[dimension] if dimension else at
 
     def _position(self, firsts: list[Value], taps: tuple[int, ...]) -> tuple[Operand, list[Value]]:
@@ -101,7 +104,7 @@ class _Layer:
             at = first + shift
             if shift < image.before[d]:
                 tests.append(at >= 0)
-            if (image.out[d] - 1) * image.strides[d] + shift - image.before[d] >= image.sizes[d]:
+            if not is_less((image.out[d] - 1) * image.strides[d] + shift - image.before[d], image.sizes[d]):
                 tests.append(at < image.sizes[d])
             position = at if d == 0 else position * image.sizes[d] + at
         return position, tests

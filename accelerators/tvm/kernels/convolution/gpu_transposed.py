@@ -21,6 +21,7 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_less
 from graph.node import Node
 from graph.types import Array
 
@@ -110,7 +111,7 @@ class _Transposed(Layer):
             position = kernel.name_value(f"position{d}", self.coordinate(pixel, d) * stride + phase + shift)
             positions.append(position)
             tests += [position >= 0] if shift < 0 else []
-            tests += [position < size] if self.image.out[d] * stride + shift > size else []
+            tests += [] if is_less(self.image.out[d] * stride + shift, size + 1) else [position < size]
         indices = picture, row // phases.count, flat(positions, phases.out)
         with kernel.when(all_of(tests)) if tests else nullcontext():
             writer.store(total, indices)

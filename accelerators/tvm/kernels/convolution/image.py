@@ -16,6 +16,7 @@ from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, al
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent, is_less
 from accelerators.tvm.sizes.same_padding import SAME, same_padding
 from graph.node import Node
 
@@ -53,6 +54,11 @@ class Image:
         return math.prod(self.out)
 
     @property
+    def is_any(self) -> bool:
+        """Are the sizes of the image known only when the kernel runs?"""
+        return any(isinstance(size, Extent) for size in (self.batch, *self.sizes, *self.out))
+
+    @property
     def taps(self) -> int:
         """Taps of the filter."""
         return math.prod(self.filter)
@@ -65,7 +71,7 @@ class Image:
     @property
     def is_pointwise(self) -> bool:
         """Does each output read one pixel of the image, and never the padding?"""
-        inside = all((o - 1) * s < n for o, s, n in zip(self.out, self.strides, self.sizes))
+        inside = all(is_less((o - 1) * s, n) for o, s, n in zip(self.out, self.strides, self.sizes))
         return self.taps == 1 and not any(self.before) and inside
 
     # -- the copy ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -109,3 +109,11 @@ def ranking(cuts: Sequence[Cut], demand: Callable[[Cut], Demand], gpu: Gpu) -> C
         return is_slower, roofline, demands[cut].blocks < gpu.cores, cycles[cut]
 
     return rank
+
+
+def ranking_of_all(cuts: Sequence[Cut], demands: Sequence[Callable[[Cut], Demand]], gpu: Gpu) -> Callable[[Cut], Any]:
+    """Ranks the cuts for several products, each of which counts alike: the least is the one whose cycles, multiplied, are the
+    least. One product alone is ranked by itself."""
+    if len(demands) == 1:
+        return ranking(cuts, demands[0], gpu)
+    return lambda cut: math.prod(demand(cut).cycles(gpu) for demand in demands)

@@ -7,12 +7,15 @@ import math
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import float32, if_inside
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.kernels.window.lrn import normalized
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""
@@ -28,12 +31,13 @@ def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
     flat = shape[0], shape[1], math.prod(shape[2:])
     kernel, (x,), (y,) = problem.kernel("lrn", {0: flat}, [flat])
     channels, pixels, count = flat[1], flat[2], math.prod(flat)
-    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+    is_any = isinstance(count, Extent)
+    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
         item = kernel.name_value("item", block * threads + thread)
         with kernel.when(item < count):
-            pixel = kernel.name_value("pixel", item % pixels)
-            channel = kernel.name_value("channel", item // pixels % channels)
-            picture = kernel.name_value("picture", item // (pixels * channels))
+            pixel = kept(kernel, "pixel", item % pixels, is_any)
+            channel = kept(kernel, "channel", item // pixels % channels, is_any)
+            picture = kept(kernel, "picture", item // (pixels * channels), is_any)
             total = kernel.stack("total", float32, (1,))
             total[0] = 0.0
             with kernel.loop(size, "tap") as tap:

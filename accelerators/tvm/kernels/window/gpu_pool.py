@@ -11,13 +11,15 @@ import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.numbers import FLOATS, computed_as, read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.reducers import Reducer
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""
@@ -56,12 +58,13 @@ class _Pool:
         """A thread for each result."""
         kernel, sizes = self.kernel, [d.out for d in self.windows]
         count = channels * math.prod(sizes)
-        with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+        is_any = any(isinstance(size, Extent) for size in (count, *(d.own for d in self.windows)))
+        with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
             item = kernel.name_value("item", block * threads + thread)
             with kernel.when(item < count):
-                channel = kernel.name_value("channel", item // math.prod(sizes))
+                channel = kept(kernel, "channel", item // math.prod(sizes), is_any)
                 at = [
-                    kernel.name_value(f"at{d}", item // math.prod(sizes[d + 1 :]) % size) for d, size in enumerate(sizes)
+                    kept(kernel, f"at{d}", item // math.prod(sizes[d + 1 :]) % size, is_any) for d, size in enumerate(sizes)
                 ]
                 self._result(channel, at)
 

@@ -16,6 +16,7 @@ from accelerators.tvm.compiled.stepwise import KEPT
 from accelerators.tvm.sizes import enough_rows
 from tests.accelerators.tvm.any_size import attention, numbers, specialized
 from tests.accelerators.tvm.cuda_standin.runs import PLAIN, driver, notes, nothing_is_left
+from tests.accelerators.tvm.test_gpu_images_of_any_size import NETS
 
 __all__ = ["nothing_is_left"]
 
@@ -75,6 +76,16 @@ def test_attention_of_any_length() -> None:
     assert model.report.notes == ONCE and "gpu_attention" in [kernel.schedule for kernel in model.kernels()]
     for count, length in ((1, 1), (2, 17), (1, 70)):
         agrees(model, reference, numbers(count, length, 32))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_images_of_any_size(name: str) -> None:
+    """What a kernel reads around an image is not outside of its memory, where nobody may read."""
+    graph = pt.Graph([NETS[name](pt.variable("x", "float32", ("N", 3, "H", "W")))], name="net")
+    model, reference = pt.compile(graph, "cuda", config=PLAIN), pt.compile(graph, "reference")
+    assert model.report.notes == ONCE
+    for shape in ((2, 3, 4, 6), (1, 3, 18, 14)):
+        agrees(model, reference, numbers(*shape))
 
 
 def test_an_index_outside_is_an_error_and_the_next_run_is_right() -> None:
