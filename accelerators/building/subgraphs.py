@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from accelerators.building.cuts import Failure, cut_apart, not_compiled
+from accelerators.building.sizes_along import sizes_along
 from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.waiting import work_until
 from accelerators.capsules.keeping import keep_failure
@@ -123,7 +124,13 @@ class Builder:
                 partitioned = self._grouped(plain, DeviceGroups(own))
         if not all(map(is_made_call, filter(_is_op, partitioned.nodes))):
             partitioned = self._grouped(partitioned, AffinityProperty())
+        partitioned = sizes_along(partitioned, self._wants_sizes)
         return partitioned.evolve(nodes=(), attrs={REPORT: report}), report
+
+    def _wants_sizes(self, call: Node) -> bool:
+        """Is the call one of ours, for a device that has to know sizes when it compiles?"""
+        device = self.devices[str(call.affinity)]
+        return call.name not in self.placement and not device.accelerator.dynamic_shapes and _keeps_bodies(device)
 
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
@@ -208,7 +215,7 @@ class Builder:
         for failure in failures:
             call, error = failure.call, failure.error
             assert call.subgraph is not None and call.affinity is not None
-            names = [call.name] if call.name in self.placement else list(failure.ops)
+            names = [call.name] if call.name in self.placement else [name for name in failure.ops if name in self.placement]
             if self.strict or self.forced & {call.name, *names}:
                 raise _final(error, call, "strict=True" if self.strict else "its place was forced")
             try:

@@ -1,0 +1,235 @@
+"""Shape arithmetic goes along with what it sizes: a subgraph that reads a size worked out in another one works it out itself.
+
+A property of the user's, or an op of another device, may part a Reshape from the Concat of its sizes. A device that wants to
+know sizes when it compiles would have to refuse it there, though the sizes follow from those of the subgraph's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph.build import is_made_call, variable
+from graph.graph import Graph
+from graph.names import unique
+from graph.nested import graphs_in
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+from graph.rewrite import Rewriter, rewrite
+from graph.types import TensorType
+from passes.deciding import deciding
+from passes.labour import ENDLESS
+
+MOST = 512
+"""The nodes that are looked at for one value, at most; what takes more stays where it is."""
+
+_MEASURING = frozenset(("Shape", "Size"))
+
+_Place = tuple[Node | None, NodeEntry]
+"""A value, and the call whose body it is made in; None for the graph itself."""
+
+
+def sizes_along(graph: Graph, is_open: Callable[[Node], bool]) -> Graph:
+    """The graph, in which calls that are open hold copies of the shape arithmetic that decides on their sizes.
+
+    An open call's body may be changed: it may also get another output, the value that is measured. Linear, but for the copies."""
+    rooms = {node: _Room(node) for node in graph.nodes if is_made_call(node)}
+    search = _Search(rooms, is_open)
+    for call, room in rooms.items():
+        if is_open(call):
+            room.recipes = search.recipes(call)
+    if not any(room.recipes for room in rooms.values()):
+        return graph
+    names = _Names(graph)
+    for room in rooms.values():
+        if room.recipes:
+            _Copying(room, search, names).copy()
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        room = rooms.get(node)
+        rewriter.keep(node, None if room is None else rewriter.rebuilt(room.rebuilt()))
+
+    return rewrite(graph, visit)
+
+
+class _Room:
+    """A call, and what becomes of it."""
+
+    def __init__(self, call: Node) -> None:
+        assert call.subgraph is not None
+        self.call = call
+        self.body = call.subgraph
+        self.outer = dict(zip(self.body.inputs, call.inputs, strict=True))
+        """The value of the graph that each input stands for."""
+        self.recipes: dict[Node, list[_Place]] = {}
+        """For each input that goes, what is to be copied."""
+        self.values: dict[Node, NodeEntry] = {}
+        """What takes its place."""
+        self.new_inputs: dict[NodeEntry, Node] = {}
+        """The inputs that come, by the value of the graph that they stand for."""
+        self.exits: dict[NodeEntry, int] = {}
+        """Values of the body that become outputs, with their numbers."""
+
+    def exit(self, value: NodeEntry) -> NodeEntry:
+        """The call's output that is this value of its body; it may be one that the call gets only now."""
+        if value in self.body.outputs:
+            return NodeEntry(self.call, self.body.outputs.index(value))
+        return NodeEntry(self.call, self.exits.setdefault(value, len(self.body.outputs) + len(self.exits)))
+
+    def rebuilt(self) -> Node:
+        """The call as it is now, which reads the graph's old values."""
+        if not (self.recipes or self.exits):
+            return self.call
+        rewriter = Rewriter(self.body)
+        for node, value in self.values.items():
+            rewriter.replace(node[0], value)
+        for node in self.body.nodes:
+            if node not in self.values:
+                rewriter.keep(node)
+        kept = [node for node in self.body.inputs if node not in self.values]
+        inputs = [*(self.outer[node] for node in kept), *self.new_inputs]
+        outputs = [rewriter.value(entry) for entry in (*self.body.outputs, *self.exits)]
+        exit_names = tuple([entry.name for entry in self.exits])
+        output_names = (*self.body.output_names, *exit_names)
+        body = rewriter.finish(inputs=[*kept, *self.new_inputs.values()], outputs=outputs, output_names=output_names, nodes=())
+        return self.call.evolve(
+            inputs=tuple(inputs),
+            subgraph=body,
+            output_names=(*self.call.output_names, *exit_names),
+            output_types=(*self.call.output_types, *(entry.type for entry in self.exits)),
+        )
+
+
+class _Search:
+    """Finds where values come from, across the borders of calls."""
+
+    def __init__(self, rooms: dict[Node, _Room], is_open: Callable[[Node], bool]) -> None:
+        self.rooms = rooms
+        self.is_open = is_open
+
+    def recipes(self, call: Node) -> dict[Node, list[_Place]]:
+        """For each input of the call's body that decides on sizes and follows from sizes: the steps to it, in order."""
+        recipes = {}
+        for node in _deciding_inputs(self.rooms[call].body):
+            steps = self._steps(self.source((call, node[0])))
+            if steps is not None:
+                recipes[node] = steps
+        return recipes
+
+    def source(self, place: _Place) -> _Place:
+        """Where the value is made: by an op, a constant or an input of the graph."""
+        call, entry = place
+        while True:
+            room = self.rooms.get(entry.node) if call is None else None
+            if room is not None:
+                call, entry = entry.node, room.body.outputs[entry.index]
+            elif call is not None and entry.node.is_variable:
+                outer = self.rooms[call].outer[entry.node]
+                assert outer is not None
+                call, entry = None, outer
+            else:
+                return call, entry
+
+    def _steps(self, wanted: _Place) -> list[_Place] | None:
+        """The ops and constants that the value follows from, each behind what it reads; None if it depends on more than sizes."""
+        steps: list[_Place] = []
+        seen: set[tuple[Node | None, Node]] = set()
+        waiting = [(wanted, False)]
+        while waiting:
+            (call, entry), is_read = waiting.pop()
+            node = entry.node
+            if is_read:
+                steps.append((call, entry))
+            elif (call, node) not in seen:
+                seen.add((call, node))
+                measures = node.op in _MEASURING and not node.domain
+                if len(seen) > MOST or not (self._can_measure(call, node) if measures else _can_copy(node)):
+                    return None
+                waiting.append(((call, entry), True))
+                waiting.extend((self.source((call, read)), False) for read in node.reads if not measures)
+        return steps
+
+    def _can_measure(self, call: Node | None, node: Node) -> bool:
+        """May another call read what is measured here?"""
+        inside, value = self.source((call, node.reads[0]))
+        is_outside = inside is None or value in self.rooms[inside].body.outputs or self.is_open(inside)
+        return is_outside and isinstance(value.type, TensorType)
+
+
+class _Copying:
+    """Copies the shape arithmetic that decides on one call's sizes into its body."""
+
+    def __init__(self, room: _Room, search: _Search, names: _Names) -> None:
+        self.room = room
+        self.search = search
+        self.names = names
+        self.nodes: dict[tuple[Node | None, Node], Node] = {}
+        self.inputs = {outer: node for node, outer in room.outer.items() if outer is not None and node not in room.recipes}
+
+    def copy(self) -> None:
+        """Make the copies, and note which input each value takes the place of."""
+        for node, steps in self.room.recipes.items():
+            for call, entry in steps:
+                if (call, entry.node) not in self.nodes:
+                    self.nodes[call, entry.node] = self._copied(call, entry.node)
+            self.room.values[node] = self._value((self.room.call, node[0]))
+
+    def _copied(self, call: Node | None, node: Node) -> Node:
+        measures = node.op in _MEASURING and not node.domain
+        value = self._measured if measures else self._value
+        return node.evolve(
+            name=self.names.of_node(node.name),
+            inputs=tuple([None if entry is None else value((call, entry)) for entry in node.inputs]),
+            output_names=tuple([name and self.names.of_value(name) for name in node.output_names]),
+            affinity=self.room.call.affinity if node.is_op else node.affinity,
+        )
+
+    def _value(self, place: _Place) -> NodeEntry:
+        call, entry = self.search.source(place)
+        return self.nodes[call, entry.node][entry.index]
+
+    def _measured(self, place: _Place) -> NodeEntry:
+        """An input of the body that stands for this value."""
+        call, entry = self.search.source(place)
+        if entry.node.value is not None:
+            return entry.node.evolve(name=self.names.of_node(entry.node.name), output_names=(self.names.of_value(entry.name),))[0]
+        outer = entry if call is None else self.search.rooms[call].exit(entry)
+        if outer not in self.inputs:
+            assert isinstance(entry.type, TensorType)
+            name = self.names.of_node(self.names.of_value(entry.name))
+            self.inputs[outer] = self.room.new_inputs[outer] = variable(name, entry.type.dtype, entry.type.shape)
+        return self.inputs[outer][0]
+
+
+class _Names:
+    """Names that nothing in the graph or its bodies has."""
+
+    def __init__(self, graph: Graph) -> None:
+        nodes = [node for inner in graphs_in(graph) for node in inner.nodes]
+        self._nodes = {node.name for node in nodes}
+        self._values = {name for node in nodes for name in node.output_names}
+
+    def of_node(self, name: str) -> str:
+        """A free name for a node."""
+        return unique(name, self._nodes)
+
+    def of_value(self, name: str) -> str:
+        """A free name for a value."""
+        return unique(name, self._values)
+
+
+def _deciding_inputs(body: Graph) -> list[Node]:
+    """The inputs whose values decide on sizes, by themselves or through ops of the body."""
+    wanted: set[NodeEntry] = set()
+    for node in reversed(body.nodes):
+        if node.is_op:
+            wanted.update(deciding(node))
+            measures = node.op in _MEASURING and not node.domain
+            if not measures and not wanted.isdisjoint(node.outputs):
+                wanted.update(node.reads)
+    return [node for node in body.inputs if node[0] in wanted]
+
+
+def _can_copy(node: Node) -> bool:
+    """Is the node a constant, or an op that gives the same whenever it is computed, in a moment?"""
+    if node.value is not None:
+        return True
+    return node.is_op and not (node.bodies or node.domain or node.after or is_random(node) or node.op in ENDLESS)
