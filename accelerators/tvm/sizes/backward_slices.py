@@ -22,6 +22,12 @@ def is_backward(node: Node, sizes: tuple[Size, ...], version: int) -> bool:
     return any(step < 0 and isinstance(sizes[axis], Extent) for _, _, axis, step in _spans(node, len(sizes)))
 
 
+def goes_forward(node: Node) -> bool:
+    """Is every step of the slice known, and forward? Then one that keeps all sizes changes nothing."""
+    steps = node.inputs[4] if len(node.inputs) > 4 else None
+    return steps is None or (steps.node.value is not None and bool((steps.node.value > 0).all()))
+
+
 def backward_parts(node: Node, rank: int, graph: Graph) -> Graph:
     """The body of one slice of so many dimensions: a gather for each that it names."""
     computed, given = partial(op, opset=graph.opsets.get("", 1)), node.inputs[0]

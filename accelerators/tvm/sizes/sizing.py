@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.backward_slices import backward_parts, is_backward
+from accelerators.tvm.sizes.backward_slices import backward_parts, goes_forward, is_backward
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
 from accelerators.tvm.sizes.gathered_resizes import can_gather, has_kernel, resize_parts, stated_factors
 from accelerators.tvm.sizes.grains import Grains, coarser
@@ -252,7 +252,8 @@ class _Rewriting:
         reading, said = self.reading, node.op in SAID_BY_TYPE and not node.domain
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
-        if node.op == "Slice" and not node.domain and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
+        keeps_sizes = node.op == "Slice" and not node.domain and reading.sizes(node.inputs[0]) == reading.sizes(node[0])
+        if keeps_sizes and goes_forward(node):
             return None
         if node.op == "Resize" and not node.domain and len(node.inputs) > 3 and node.inputs[3] is not None:
             node = self._by_factors(node)

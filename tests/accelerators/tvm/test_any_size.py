@@ -163,6 +163,18 @@ def test_slices_with_steps_backward_at_any_size() -> None:
     np.testing.assert_array_equal(model(short)[2], short[:, ::-1])
 
 
+@pytest.mark.parametrize("opset", [13, 21])
+def test_a_known_dimension_turned_round_beside_one_of_any_size(opset: int) -> None:
+    """The sizes stay as they were, and for that it was taken to change nothing."""
+    x, far = pt.variable("x", "float32", ("N", 7, 3)), -(2**63) + 1
+    turned = pt.op("Slice", x, whole(-1), whole(far), whole(1), whole(-1), opset=opset)
+    outputs = [pt.op("Relu", turned, opset=opset), pt.op("Slice", turned, whole(4), whole(6), whole(1), opset=opset)]
+    check(pt.Graph(outputs, [x], opsets={"": opset}), [{"x": numbers(n, 7, 3)} for n in (1, 2)])
+    along = pt.op("Slice", x, whole(-1), whole(far), whole(0), whole(-1), opset=opset)
+    model, given = pt.compile(pt.Graph([along], [x], opsets={"": opset}), "cpu"), numbers(4, 7, 3)
+    np.testing.assert_array_equal(model(given)[0], given[::-1])
+
+
 @pytest.mark.parametrize(("columns", "rows"), [(8, "M"), (3, "M"), (5, 7), (1, "M")])
 def test_products_of_two_values_with_fewer_columns_than_a_vector(columns: int, rows: int | str) -> None:
     """As attention has with heads of few numbers, in blocks that are narrower than the processor's vectors."""
