@@ -113,15 +113,16 @@ def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:
         s
         for node in g.nodes
         for known in node.output_types
-        for s in _symbols(known)
+        for s in symbols_in(known)
         if _GENERATED.fullmatch(s)
     }
-    return symbols - {s for known in given for s in _symbols(known)}
+    return symbols - {s for known in given for s in symbols_in(known)}
 
 
-def _symbols(known: Type | None) -> Iterable[str]:
+def symbols_in(known: Type | None) -> Iterable[str]:
+    """The symbols among the sizes of a type, and of what it holds."""
     if isinstance(known, (TensorType, SparseTensorType)):
         return [size for size in known.shape or () if isinstance(size, str)]
     if isinstance(known, (SequenceType, OptionalType)):
-        return _symbols(known.element)
-    return _symbols(known.value) if isinstance(known, MapType) else ()
+        return symbols_in(known.element)
+    return symbols_in(known.value) if isinstance(known, MapType) else ()

@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accelerators.arrays.on_device import ON_DEVICE
@@ -30,7 +30,8 @@ from graph.graph import Graph
 from graph.interpret import interpret
 from graph.types import TensorType
 from passes.contradictions import DeclaredMismatch
-from passes.infer import infer
+from passes.infer import infer, without_declared
+from passes.symbols import symbols_in
 
 KEPT = 8
 """The number of sizes that stay compiled; the one that was not used for longest is dropped."""
@@ -256,13 +257,29 @@ class _Kept:
                 start = time.perf_counter()
                 given = dict(zip((node.name for node in graph.inputs), self.shapes, strict=True))
                 try:
-                    compiled = compile_static(infer(graph, given, strict=False, check_declared=True))
+                    compiled = compile_static(_of_sizes(graph, given))
                 except Exception as error:
                     self._error = error
                     raise
                 self.seconds = time.perf_counter() - start
                 self.compiled = compiled
             return self.compiled
+
+
+def _of_sizes(graph: Graph, given: Mapping[str, Sequence[int]]) -> Graph:
+    """The graph with the types that follow from these sizes of its inputs.
+
+    A number that is declared for a value has to follow. A symbol inside is what a file guessed for sizes that depend on values:
+    where it does not follow, what follows takes its place."""
+    try:
+        return infer(graph, given, strict=False, check_declared=True)
+    except DeclaredMismatch:
+        outputs = {entry.node for entry in graph.outputs}
+        inside = [node for node in graph.nodes if node.is_op and node not in outputs]
+        guessed = frozenset(node.name for node in inside if any(any(symbols_in(known)) for known in node.output_types))
+        if not guessed:
+            raise
+        return infer(without_declared(graph, guessed), given, strict=False, check_declared=True)
 
 
 class _StandIn:
