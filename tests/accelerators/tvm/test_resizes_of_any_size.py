@@ -22,18 +22,18 @@ REPEATED = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "
 def test_nets_for_segmentation_in_older_opsets(opset: int) -> None:
     """A U-Net that enlarges to the sizes of what it joins, and classes that are enlarged to the image's, as exporters wrote it
     before sizes were read one by one: with empty factors beside the sizes."""
-    made, empty = partial(pt.op, opset=opset), pt.constant(np.zeros(0, np.float32))
+    build, empty = partial(pt.op, opset=opset), pt.constant(np.zeros(0, np.float32))
 
     def to_sides_of(x: pt.Node, like: pt.Node, attributes: dict[str, str]) -> pt.Node:
-        first, last = (made("Slice", made("Shape", of), whole(i), whole(i + 2), whole(0)) for i, of in ((0, x), (2, like)))
-        return made("Resize", x, empty, empty, made("Concat", first, last, axis=0), **attributes)
+        first, last = (build("Slice", build("Shape", of), whole(i), whole(i + 2), whole(0)) for i, of in ((0, x), (2, like)))
+        return build("Resize", x, empty, empty, build("Concat", first, last, axis=0), **attributes)
 
     image = pt.variable("image", "float32", ("N", 3, "H", "W"))
-    fine = made("Relu", made("Conv", image, pt.constant(numbers(8, 3, 3, 3) / 9), pads=[1] * 4, strides=[2, 2]))
-    coarse = made("MaxPool", fine, kernel_shape=[2, 2], strides=[2, 2])
+    fine = build("Relu", build("Conv", image, pt.constant(numbers(8, 3, 3, 3) / 9), pads=[1] * 4, strides=[2, 2]))
+    coarse = build("MaxPool", fine, kernel_shape=[2, 2], strides=[2, 2])
     enlarged = [to_sides_of(coarse, fine, attributes) for attributes in (FROM_CORNER, ALIGNED, TORCH, REPEATED)]
-    joined = made("Concat", fine, *enlarged, made("Resize", fine, empty, pt.constant(np.ones(4, np.float32))), axis=1)
-    classes = made("Conv", joined, pt.constant(numbers(4, 48, 1, 1) / 48))
+    joined = build("Concat", fine, *enlarged, build("Resize", fine, empty, pt.constant(np.ones(4, np.float32))), axis=1)
+    classes = build("Conv", joined, pt.constant(numbers(4, 48, 1, 1) / 48))
     graph = pt.Graph([to_sides_of(classes, image, TORCH)], [image], opsets={"": opset})
     check(graph, [{"image": numbers(n, 3, *sides)} for n, sides in ((1, (16, 24)), (2, (17, 23)), (1, (13, 7)))], 1e-5)
 
