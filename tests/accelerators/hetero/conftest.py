@@ -1,14 +1,26 @@
-"""Devices that many tests ask for: alpha supports little, beta all. Processes in which `cpu` compiles behind calls."""
+"""Devices that many tests ask for: alpha supports little, beta all. Processes in which `cpu` compiles behind calls. A Python
+without its collector of cycles."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from accelerators.isolation import afar
 from tests.accelerators.hetero.small_devices import device
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Nothing but the last reference frees a thing."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,20 +11,12 @@ import partita as pt
 from passes.opaque import hide
 
 pytest.importorskip("tvm")
+pytestmark = pytest.mark.usefixtures("without_collector")
 
 
 def graph(rows: int | str) -> pt.Graph:
     x, w = pt.variable("x", "float32", (rows, 8)), pt.constant(np.ones((8, 8), np.float32))
     return pt.Graph([pt.op("Relu", pt.op("MatMul", x, w))], name="dropped")
-
-
-@pytest.fixture(autouse=True)
-def without_collector() -> Iterator[None]:
-    """Nothing but the last reference frees a thing."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:cpu,reference", "opencl"])

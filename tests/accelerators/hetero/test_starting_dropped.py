@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections.abc import Iterator
@@ -18,17 +17,10 @@ from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.waiting import is_running, until
 
+pytestmark = pytest.mark.usefixtures("without_collector")
+
 NET = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")
 NOW = {"HETERO": {"START": "now", "START_WITH": "reference"}}
-
-
-@pytest.fixture(autouse=True)
-def without_collector() -> Iterator[None]:
-    """Nothing but the last reference frees a thing."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.fixture
