@@ -88,7 +88,45 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 thread.join()
 """
 
-SCRIPTS = [FORKS, FORKS_WHILE_IT_IS_IMPORTED, FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED, FORKS_WHILE_OURS_IS_IMPORTED]
+FORKS_BEFORE_A_MODULE_IS_THERE = """
+import importlib.util, os, pathlib, signal, threading, time
+from importlib.machinery import SourceFileLoader
+import accelerators.process.forking
+begun = threading.Event()
+class Slow(SourceFileLoader):
+    def create_module(self, spec):
+        begun.set()
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.5)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        file = str(pathlib.Path(args[0]) / "another.py")
+        return importlib.util.spec_from_file_location(name, file, loader=Slow(name, file)) if name == "another" else None
+sys.meta_path.insert(0, Finder())
+def use():
+    import another
+thread = threading.Thread(target=use)
+thread.start()
+assert begun.wait(60) and "another" not in sys.modules
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    import another
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+thread.join()
+"""
+
+FORKS_WITHOUT_PATIENCE = "import graph.half_imported\ngraph.half_imported.PATIENCE = 0.0\n" + FORKS_BEFORE_A_MODULE_IS_THERE
+
+SCRIPTS = [
+    FORKS,
+    FORKS_WHILE_IT_IS_IMPORTED,
+    FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED,
+    FORKS_WHILE_OURS_IS_IMPORTED,
+    FORKS_BEFORE_A_MODULE_IS_THERE,
+    FORKS_WITHOUT_PATIENCE,
+]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
