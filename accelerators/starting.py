@@ -16,6 +16,7 @@ from accelerators.errors import AcceleratorUnavailable, NotSupported, UnknownDev
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.settings import MEASURED, Config
 from accelerators.isolation.afar import Workshop, afar, is_afar
+from accelerators.isolation.process import Limit
 from accelerators.placement.rules import Forbid
 from accelerators.process.behind import behind
 from accelerators.process.once import Once
@@ -217,11 +218,11 @@ def without_affinities(graph: Graph) -> Graph:
 
 def _in_workshops(task: Task, workshops: _Workshops) -> Task:
     """The task with those devices that compile for long at work in processes of their own."""
-    moved: list[Device] = []
+    moved, limit = list[Device](), Limit(task.settings.hetero.start_seconds, "START_SECONDS")
     for device in task.devices:
         accelerator, values = device.accelerator, task.settings.by_device[device.label]
         travels = accelerator.may_cache(task.graph) and accelerator.why_no_export() is None
-        elsewhere = afar(accelerator, values) if accelerator.isolates_itself and travels else None
+        elsewhere = afar(accelerator, values, limit) if accelerator.isolates_itself and travels else None
         if elsewhere is None:
             moved.append(device)
         else:

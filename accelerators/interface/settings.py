@@ -55,6 +55,8 @@ class HeteroSettings:
     start_with: str | None = None
     """START_WITH: the devices that answer until then, as `compile` takes them; None: an engine that is installed, then
     `reference`."""
+    start_seconds: float = 3600.0
+    """START_SECONDS: how long a device may take for a subgraph that it compiles meanwhile, in a process of its own."""
     capsules: Path | None = None
     """CAPSULES: the folder that gets a capsule of each subgraph that fails to compile or to run."""
     record: str | None = None
@@ -145,6 +147,7 @@ HETERO_KEYS = {
     "STRICT": Key(False, flag),
     "START": Key("wait", one_of("wait", "now"), names_files=True),
     "START_WITH": Key(None, optional(text), names_files=True),
+    "START_SECONDS": Key(3600.0, seconds),
     "CAPSULES": Key(False, folder_or_flag, names_files=True),
     "RECORD": Key(None, optional(record)),
 }
@@ -161,6 +164,7 @@ _FIELDS = {
     "STRICT": "strict",
     "START": "start",
     "START_WITH": "start_with",
+    "START_SECONDS": "start_seconds",
     "CAPSULES": "capsules",
     "RECORD": "record",
 }

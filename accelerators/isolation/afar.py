@@ -16,15 +16,12 @@ from accelerators.errors import AcceleratorError, CompileError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
 from accelerators.isolation.messages import config_told
-from accelerators.isolation.process import Child, DeviceProcess, Origin, Task, origin_of
+from accelerators.isolation.process import Child, DeviceProcess, Limit, Origin, origin_of
 from accelerators.process.behind import behind, lowered
 from accelerators.process.cores import all_but_one_core, default_threads
 from accelerators.process.places import GivenUp, Worker, places
 from graph.graph import Graph
 from graph.text.digests import arrays_in
-
-LIMIT = 86_400.0
-"""Seconds that a question may take: nobody waits for its answer."""
 
 MEMORY = 300 << 20
 """The bytes that a process needs whatever it compiles."""
@@ -36,8 +33,10 @@ COPIES = 4
 class Workshop(DeviceProcess):
     """The process that works for one model in the background. It is quiet, and gives way to whatever else runs."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, limit: Limit) -> None:
+        """Each of its tasks may take so long: one that hangs would keep its place from all who wait."""
         super().__init__(origin)
+        self.limit = limit
         self.is_over = False
         """Has it done its work? From then on the device compiles in this process."""
         self.has_place = False
@@ -88,8 +87,8 @@ class Workshop(DeviceProcess):
         return CompileError("nobody waits for it any more", where=f"device {self.origin.device!r}")
 
     @property
-    def seconds_to_start(self) -> float:
-        return LIMIT
+    def time_to_start(self) -> Limit:
+        return self.limit
 
     def new_child(self) -> Child:
         self._check_wanted()
@@ -130,12 +129,12 @@ def _keep_off_one_core(process: int) -> None:
         os.sched_setaffinity(process, others)
 
 
-def afar(accelerator: Accelerator, config: Mapping[str, Any]) -> tuple[Accelerator, Workshop] | None:
-    """The accelerator with its work done in a workshop, until that is over; None where no other process can do it: its class
-    or its configuration is known to this one alone."""
+def afar(accelerator: Accelerator, config: Mapping[str, Any], limit: Limit) -> tuple[Accelerator, Workshop] | None:
+    """The accelerator with its work done in a workshop, until that is over, each task within the limit; None where no other
+    process can do it: its class or its configuration is known to this one alone."""
     kind: Any = type(accelerator)
     try:
-        workshop = Workshop(origin_of(accelerator.name, kind))
+        workshop = Workshop(origin_of(accelerator.name, kind), limit)
         config_told(config, f"config of device {accelerator.name!r}")
     except AcceleratorError:
         return None
@@ -176,11 +175,11 @@ class _Afar(Isolated):
             return self.device_class.compile(self, graph, config)
         order = Order(graph, config, self._where)
         with self.workshop.place(graph):
-            data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, {"ISOLATE_SECONDS": LIMIT}).exported())
+            data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, self.workshop.limit).exported())
         return self.import_(data, graph, config, *((weights,) if weights else ()))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], *weights: Sequence[Any]) -> CompiledSubgraph:
         return self.device_class.import_(self, data, graph, config, *weights)
 
-    def _task(self, config: Mapping[str, Any], doing: str, error: type[AcceleratorError]) -> Task:
-        return Task(doing, LIMIT, error)
+    def _limit(self, config: Mapping[str, Any]) -> Limit:
+        return self.workshop.limit

@@ -14,7 +14,7 @@ from accelerators.errors import AcceleratorError, CompileError, RunError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
 from accelerators.isolation.memory import Packing, describe_graph, described
 from accelerators.isolation.messages import config_told
-from accelerators.isolation.process import Child, DeviceProcess, Task, process_of
+from accelerators.isolation.process import Child, DeviceProcess, Limit, Task, process_of
 from graph.graph import Graph
 
 
@@ -55,23 +55,25 @@ class Isolated(Accelerator):
         packing, values = Packing(), config_told(self._config, self._where)
         question = {"do": "query", "graph": describe_graph(graph, packing), "config": values}
         with self.process.child() as child:
-            answers: dict[str, bool | str] = child.ask(question, packing, self._task(self._config, "in query", AcceleratorError))
+            task = Task("in query", self._limit(self._config), AcceleratorError)
+            answers: dict[str, bool | str] = child.ask(question, packing, task)
         return answers
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Let the device in the child compile the graph."""
-        return IsolatedSubgraph(self.process, Order(graph, config, self._where), config)
+        return IsolatedSubgraph(self.process, Order(graph, config, self._where), self._limit(config))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The same for what it exported before."""
-        return IsolatedSubgraph(self.process, Order(graph, config, self._where, data, weights), config)
+        return IsolatedSubgraph(self.process, Order(graph, config, self._where, data, weights), self._limit(config))
 
     @property
     def _where(self) -> str:
         return f"config of device {self.name!r}"
 
-    def _task(self, config: Mapping[str, Any], doing: str, error: type[AcceleratorError]) -> Task:
-        return Task(doing, config["ISOLATE_SECONDS"], error)
+    def _limit(self, config: Mapping[str, Any]) -> Limit:
+        """The time that each of its tasks may take."""
+        return Limit(config["ISOLATE_SECONDS"])
 
 
 class Order:
@@ -96,10 +98,10 @@ class Order:
 class IsolatedSubgraph(CompiledSubgraph):
     """A subgraph that is compiled in a child process. Where that has ended, it is compiled again in the next one."""
 
-    def __init__(self, process: DeviceProcess, order: Order, config: Mapping[str, Any]) -> None:
+    def __init__(self, process: DeviceProcess, order: Order, limit: Limit) -> None:
         self._process = process
         self._order = order
-        self._seconds = config["ISOLATE_SECONDS"]
+        self._limit = limit
         self._names: dict[str, str] = {}
         self._rows: tuple[ProfileRow, ...] = ()
         self._child: weakref.ref[Child] | None = None
@@ -151,13 +153,13 @@ class IsolatedSubgraph(CompiledSubgraph):
         self, child: Child, question: Mapping[str, Any], packing: Packing, doing: str, error: type[AcceleratorError]
     ) -> Any:
         number = self._numbered(child)
-        return child.ask({**question, "subgraph": number}, packing, Task(doing, self._seconds, error))
+        return child.ask({**question, "subgraph": number}, packing, Task(doing, self._limit, error))
 
     def _numbered(self, child: Child) -> int:
         """The child's number of the subgraph, which is sent to the child if it does not have it yet."""
         if self._child is None or self._child() is not child:
             packing = Packing()
-            task = Task("while it compiled", self._seconds, CompileError)
+            task = Task("while it compiled", self._limit, CompileError)
             self._number = child.ask({**self._order.question(packing), "names": self._names}, packing, task)
             self._child = weakref.ref(child)
             weakref.finalize(self, child.dropped.append, self._number).atexit = False

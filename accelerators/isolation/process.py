@@ -62,13 +62,23 @@ def origin_of(device: str, kind: type) -> Origin:
 
 
 @attrs.frozen(slots=True)
+class Limit:
+    """The time that each task of a child may take."""
+
+    seconds: float
+    """The seconds of it."""
+    key: str = "ISOLATE_SECONDS"
+    """The configuration key that gives it more."""
+
+
+@attrs.frozen(slots=True)
 class Task:
     """The task of a child, for the errors if the child does not do it."""
 
     doing: str
     """As in "while it ran"."""
-    seconds: float
-    """The seconds that it may take."""
+    limit: Limit
+    """The time that it may take."""
     error: type[AcceleratorError]
     """The class of the error that is raised."""
 
@@ -117,23 +127,23 @@ class Child:
         """Does the process run?"""
         return self._process.poll() is None
 
-    def start(self, seconds: float) -> None:
-        """Have it make the device within so many seconds."""
-        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", seconds, AcceleratorError))
+    def start(self, limit: Limit) -> None:
+        """Have it make the device within this time."""
+        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", limit, AcceleratorError))
 
     def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
         """The answer to a question whose arrays are in the packing. What the child could not do is an error."""
         message = {**question, "drop": [self.dropped.popleft() for _ in range(len(self.dropped))]}
         try:
             packing.write(self.requests)
-            self._socket.settimeout(task.seconds)
+            self._socket.settimeout(task.limit.seconds)
             messages.send(self._socket, message)
-            answer = messages.receive(self._socket, task.seconds, self._ended)
+            answer = messages.receive(self._socket, task.limit.seconds, self._ended)
         except TimeoutError:
             self.end()
             raise self._failed(
-                f"it took more than {task.seconds:g} s {task.doing}, and its process was ended",
-                f"Give it more with ISOLATE_SECONDS, or place these ops on another device than {self.origin.device!r}",
+                f"it took more than {task.limit.seconds:g} s {task.doing}, and its process was ended",
+                f"Give it more with {task.limit.key}, or place these ops on another device than {self.origin.device!r}",
                 task,
             ) from None
         except (EOFError, OSError):
@@ -209,9 +219,9 @@ class DeviceProcess:
         renewed_in_children(self)
 
     @property
-    def seconds_to_start(self) -> float:
-        """The seconds that a child has until the device is there."""
-        return STARTING
+    def time_to_start(self) -> Limit:
+        """The time that a child has until the device is there."""
+        return Limit(STARTING)
 
     @property
     def current(self) -> Child | None:
@@ -226,7 +236,7 @@ class DeviceProcess:
                 self.end()
                 self._child = self.new_child()
                 try:
-                    self._child.start(self.seconds_to_start)
+                    self._child.start(self.time_to_start)
                 except BaseException:
                     self.end()
                     raise

@@ -42,9 +42,9 @@ def workshops(monkeypatch):
     opened = []
     init = afar.Workshop.__init__
 
-    def noted(self, origin) -> None:
+    def noted(self, *given) -> None:
         opened.append(self)
-        init(self, origin)
+        init(self, *given)
 
     monkeypatch.setattr(afar.Workshop, "__init__", noted)
     return opened

@@ -32,7 +32,7 @@ class FakeChild:
         self.is_alive = True
         children.append(self)
 
-    def start(self, seconds: float) -> None:
+    def start(self, limit: process.Limit) -> None:
         starting.set()
         assert go_on.wait(300)
 
@@ -52,7 +52,7 @@ def workshop(monkeypatch):
     starting.clear()
     go_on.clear()
     monkeypatch.setattr(afar, "Child", FakeChild)
-    yield afar.Workshop(Origin("fake", "", "", ""))
+    yield afar.Workshop(Origin("fake", "", "", ""), process.Limit(300.0))
     go_on.set()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -65,6 +67,26 @@ def test_all_of_a_queue_become_ready(alone, workshops) -> None:
     for model in begun(3, alone):
         assert model.wait(300).properties.devices == ("cpu",) and np.allclose(model(X)[0], Y, rtol=1e-6)
     assert not alone._inside and not alone._waiting
+
+
+def test_what_hangs_is_ended_and_the_next_has_its_place(alone, workshops, monkeypatch) -> None:
+    new_child = afar.Workshop.new_child
+
+    def first_hangs(workshop: afar.Workshop):
+        child = new_child(workshop)
+        if workshop is workshops[0]:
+            os.kill(child.number, signal.SIGSTOP)
+        return child
+
+    monkeypatch.setattr(afar.Workshop, "new_child", first_hangs)
+    with pytest.warns(UserWarning, match="reference goes on"):
+        hangs = pt.compile(NET, "cpu", {"HETERO": {**NOW["HETERO"], "START_SECONDS": 1}})
+        assert np.array_equal(hangs(X)[0], Y) and until(lambda: bool(alone._inside))
+        follows = pt.compile(NET.evolve(name="follows"), "cpu", NOW)
+        assert np.array_equal(follows(X)[0], Y)
+        with pytest.raises(pt.PartitaError, match=r"it took more than 1 s .*, and its process was ended\n.*START_SECONDS"):
+            hangs.wait(300)
+    assert follows.wait(300).properties.devices == ("cpu",) and np.array_equal(hangs(X)[0], Y)
 
 
 def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, workshops, monkeypatch) -> None:

@@ -20,7 +20,7 @@ import pytest
 import partita as pt
 from accelerators.interface.registry import accelerator
 from accelerators.isolation import process as processes
-from accelerators.isolation.process import end_processes, process_of
+from accelerators.isolation.process import Limit, end_processes, process_of
 from tests.waiting import is_running, until
 
 from . import fragile
@@ -57,7 +57,7 @@ def in_haste_only(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = processes.Child.ask
 
     def patient(self: processes.Child, question: Any, packing: Any, task: processes.Task) -> Any:
-        return ask(self, question, packing, task if task.doing == doing else attrs.evolve(task, seconds=300.0))
+        return ask(self, question, packing, task if task.doing == doing else attrs.evolve(task, limit=Limit(300.0)))
 
     monkeypatch.setattr(processes.Child, "ask", patient)
 

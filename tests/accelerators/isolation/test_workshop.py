@@ -11,7 +11,7 @@ import pytest
 
 from accelerators.interface.registry import accelerator
 from accelerators.isolation.afar import Workshop
-from accelerators.isolation.process import Child, origin_of
+from accelerators.isolation.process import Child, Limit, origin_of
 from accelerators.process.behind import lowered
 from accelerators.process.cores import all_but_one_core, default_threads
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="el
 @pytest.fixture
 def child() -> Iterator[Child]:
     cpu = accelerator("cpu")
-    workshop = Workshop(origin_of("cpu", type(cpu)))
+    workshop = Workshop(origin_of("cpu", type(cpu)), Limit(300.0))
     child = workshop.new_child()
     yield child
     child.kill()
