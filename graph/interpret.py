@@ -21,8 +21,9 @@ _FAILURES = (
 """What numpy and ONNX's reference raise at values that an op does not take, or for want of a package."""
 
 
-def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing)."""
+def interpret(graph: Graph, inputs: Sequence[Any], known: Mapping[NodeEntry, Any] | None = None) -> list[Any]:
+    """The graph's outputs for these values of its inputs, in order (arrays; lists for sequences; None for nothing). An op all of
+    whose values are known beforehand is not computed."""
     if isinstance(inputs, Mapping):
         raise GraphError("values are given in the order of the inputs, not by name", where=f"graph {graph.name!r}")
     if len(inputs) != len(graph.inputs):
@@ -37,7 +38,10 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if node.is_variable:
             continue
         read = [None if entry is None else values[entry] for entry in node.inputs]
-        results = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
+        if known and node.is_op and all(entry in known for entry in node.outputs):
+            results: Sequence[Any] = [known[entry] for entry in node.outputs]
+        else:
+            results = evaluate_node(node, read, graph.opsets, [values[entry] for entry in node.captures])
         values.update(zip(node.outputs, results, strict=True))
         for entry in last.get(node, ()):
             del values[entry]

@@ -17,6 +17,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType, numpy_dtype
+from passes.traced_numbers import REMEDY
 
 
 class OutputCheck:
@@ -68,7 +69,7 @@ class OutputCheck:
         for value, entry in zip(values, self._body.outputs):
             if isinstance(entry.type, TensorType) and not _agrees(value, entry.type):
                 cause = f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs"
-                raise RunError(cause, where=where, remedy="Correct the declared type, or leave it out of the model")
+                raise RunError(cause, where=where, remedy=REMEDY)
 
 
 def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, TensorType | None]:

@@ -18,6 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from accelerators.arrays.on_device import ON_DEVICE
 from accelerators.arrays.owned import array_ids, owned
 from accelerators.building.crews import SideBySide
@@ -28,10 +30,11 @@ from accelerators.process.forking import Guard, renewed_in_children
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.interpret import interpret
-from graph.types import TensorType
+from graph.types import TensorType, numpy_dtype
 from passes.contradictions import DeclaredMismatch
 from passes.infer import infer, without_declared
 from passes.symbols import symbols_in
+from passes.traced_numbers import REMEDY
 
 KEPT = 8
 """The number of sizes that stay compiled; the one that was not used for longest is dropped."""
@@ -103,9 +106,10 @@ class SpecializedSubgraph(CompiledSubgraph):
                 results = run_laid_out(compiled, given, out)
                 self._rows.last = compiled.profile_rows()
             return results
-        if self.any_size is not None and self.any_size.is_empty(shapes):
+        empties = None if self.any_size is None else self.any_size.empties(shapes)
+        if empties is not None:
             with contextlib.suppress(PartitaError):  # Compiled for this size, the subgraph says what is wrong with it.
-                return self._nothing(inputs, out)
+                return self._nothing(empties, inputs, out)
         kept = self._find(shapes)
         if kept is not None:
             try:
@@ -119,12 +123,20 @@ class SpecializedSubgraph(CompiledSubgraph):
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
 
-    def _nothing(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
-        """The results of a size of 0, of which most have no numbers: nothing is compiled for them."""
+    def _nothing(
+        self, empties: Mapping[str, tuple[int, ...]], inputs: Sequence[Any], out: Sequence[Any] | None
+    ) -> Sequence[Any]:
+        """The results of a size of 0, of which most have no numbers: nothing is compiled for them. Values of these names have
+        none."""
         self._rows.last = ()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
         constants = {id(node.value) for node in self.graph.nodes if node.value is not None}
-        return owned(interpret(self.graph, inputs), array_ids(inputs) | constants, at_host)
+        named = [entry for node in self.graph.nodes if node.is_op for entry in node.outputs if entry.name in empties]
+        known = {
+            entry: np.empty(empties[entry.name], numpy_dtype(entry.type.dtype))
+            for entry in named if isinstance(entry.type, TensorType) and entry.type.rank == len(empties[entry.name])
+        }
+        return owned(interpret(self.graph, inputs, known), array_ids(inputs) | constants, at_host)
 
     def let_go(self) -> None:
         """The one for any size and those of all sizes free what they hold."""
@@ -273,13 +285,14 @@ def _of_sizes(graph: Graph, given: Mapping[str, Sequence[int]]) -> Graph:
     where it does not follow, what follows takes its place."""
     try:
         return infer(graph, given, strict=False, check_declared=True)
-    except DeclaredMismatch:
+    except DeclaredMismatch as error:
         outputs = {entry.node for entry in graph.outputs}
         inside = [node for node in graph.nodes if node.is_op and node not in outputs]
         guessed = frozenset(node.name for node in inside if any(any(symbols_in(known)) for known in node.output_types))
-        if not guessed:
-            raise
-        return infer(without_declared(graph, guessed), given, strict=False, check_declared=True)
+        with contextlib.suppress(DeclaredMismatch):
+            if guessed:
+                return infer(without_declared(graph, guessed), given, strict=False, check_declared=True)
+        raise DeclaredMismatch(error.cause, where=error.where, remedy=REMEDY) from error
 
 
 class _StandIn:

@@ -126,7 +126,7 @@ def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndar
 def _sized(
     x: np.ndarray, axes: Sequence[int], sizes: np.ndarray, roi: np.ndarray | None, policy: str
 ) -> list[_Axis]:
-    ratios = [int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+    ratios = [1.0 if size == x.shape[axis] else int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
     wanted = [int(size) for size in sizes]
     if policy != "stretch":
         ratio = min(ratios) if policy == "not_larger" else max(ratios)

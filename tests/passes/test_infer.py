@@ -330,3 +330,19 @@ def test_sizes_that_follow_of_nothing_have_symbols_of_their_own() -> None:
     typed = apply_pass(Graph([op("Range", zero, limit, one) for limit in limits]), "InferShape")
     first, second = (entry.type.shape[0] for entry in typed.outputs)
     assert first != second or first is None
+
+
+def test_numbers_that_an_exporter_traced_give_way_to_symbols() -> None:
+    """What is stated stays where it follows, and where nothing else is known of the value."""
+    traced = text("""graph net(x: float32[N, 4, L]) -> (y, z) {
+      y = Relu(x) : float32[N, 4, 7]
+      z = Transpose(y) {perm=[0, 2, 1]} : float32[3, 7, 4]
+    }""")
+    freed = apply_pass(traced, "InferShape", trust_numbers=False)
+    assert [str(entry.type) for entry in apply_pass(traced, "InferShape").outputs] == ["float32[N, 4, 7]", "float32[3, 7, 4]"]
+    assert [str(entry.type) for entry in freed.outputs] == ["float32[N, 4, L]", "float32[N, L, 4]"]
+
+
+def test_what_follows_of_nothing_keeps_its_numbers(untold: None) -> None:
+    stated = text("graph net(x: float32[N]) -> (y) { y = my::Untold(x) : float32[3] }", "21, my 1")
+    assert str(apply_pass(stated, "InferShape", trust_numbers=False).outputs[0].type) == "float32[3]"

@@ -30,7 +30,7 @@ from accelerators.tvm.layouts.shuffles import find_shuffles
 from accelerators.tvm.layouts.transposing import find_phases
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
-from accelerators.tvm.sizes.extent import Extent, is_less
+from accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.pauses import collector_paused
@@ -225,8 +225,9 @@ class _Blocking:
         return on_blocks(node, (read,), shape, self.lanes, channels=shape[1])
 
     def _concat(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        whole = all((real_shape(entry) or (0, 1))[1] % self.lanes == 0 for entry in node.reads)
-        if node.attrs.get("axis") not in (1, -3) or not whole or not any(e in self.values for e in node.reads):
+        if node.attrs.get("axis") not in (1, -3) or not any(entry in self.values for entry in node.reads):
+            return None
+        if not all(is_multiple((real_shape(entry) or (0, 1))[1], self.lanes) for entry in node.reads):
             return None
         inputs: list[NodeEntry] = []
         for entry in node.reads:

@@ -13,6 +13,7 @@ import numpy as np
 from accelerators.interface.provenance import FUSED
 from accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_blocks
 from accelerators.tvm.prepare.contractions import contractions, is_long
+from accelerators.tvm.prepare.einsum_groups import groups_of, parts_of_groups
 from accelerators.tvm.prepare.einsum_matmul import Product, product_of
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
@@ -231,10 +232,13 @@ def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares
 
 
 def _einsum(parts: _Parts) -> Graph | None:
-    """An Einsum of two operands as a MatMul, of many as a row of smaller ones."""
+    """An Einsum of two operands as a MatMul or a Mul, of many as a row of smaller ones."""
     product = product_of(parts.node)
     if product is not None:
         return _product(parts, product)
+    groups = groups_of(parts.node)
+    if groups is not None:
+        return parts_of_groups(groups, parts.node, parts.graph)
     row = contractions(parts.node) if is_long(parts.node) else None
     if row is None or any(map(is_half, parts.node.reads)):
         return None

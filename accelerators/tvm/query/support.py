@@ -29,6 +29,8 @@ from accelerators.tvm.lower.wrong_sizes import wrong_size
 from accelerators.tvm.machine.library import part
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.tvm_errors import quiet, refused
+from accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
+from accelerators.tvm.prepare.einsum_groups import groups_of
 from accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
 from accelerators.tvm.prepare.einsum_matmul import product_of
 from accelerators.tvm.prepare.halves import is_widened
@@ -41,12 +43,13 @@ from accelerators.tvm.query.known_wrong import known_wrong
 from accelerators.tvm.query.sizes import is_settled, unsettled_input
 from accelerators.tvm.query.truth import takes_no_truth
 from accelerators.tvm.sizes.extent import sizes_of
+from accelerators.tvm.sizes.gathered_resizes import can_gather
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.types import TensorType
-from passes.deciding import COUNTING
+from passes.deciding import COUNTING, deciding
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -132,11 +135,15 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return APART
     if product_of(node) is not None:
         return AS_PRODUCT
+    if groups_of(node) is not None:
+        return AS_GROUPS
     reason = _refusal(node, graph)
     if reason is not None:
         return reason
     if is_recurrent(node) and machine.kind == "cpu":
         return why_not_ours(node, graph.opsets.get("", 1), REALS) or True
+    if is_widened(node) and not _static(node) and machine.kind == "cpu" and can_gather(node, graph.opsets.get("", 1)):
+        return True
     if is_widened(node):
         is_ours = _is_drafted(node, graph, machine) or (_static(node) and has_blocked_kernel(node, graph, machine))
         return is_ours or f"TVM's {node.op} rounds half-precision numbers at every step"
@@ -193,7 +200,8 @@ def _unknown_sizes(node: Node, graph: Graph) -> str | None:
     if is_settled(node, graph):
         return None
     decides = unsettled_input(node, graph)
-    if decides is not None or _static_inputs(node) or (node.op in COUNTING and not node.domain):
+    is_said = any(entry.node.value is None for entry in deciding(node))  # By sizes, since none of these is unsettled.
+    if decides is not None or (_static_inputs(node) and not is_said) or (node.op in COUNTING and not node.domain):
         name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
         return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
     return known_wrong(node)
@@ -215,6 +223,8 @@ def _by_name(node: Node) -> bool | str:
     """The answer by the op alone: where sizes are symbols nothing can be tried, and each size is compiled when it
     comes.
     """
+    if node.op == "Attention":
+        return "this Attention is taken apart first"
     return node.op in _importable() or f"TVM's importer has no op {node.op}"
 
 

@@ -32,6 +32,12 @@ IMAGES = 4
 FLOAT32, INT64 = 1, 7
 """ONNX's numbers for element types."""
 
+NARROW = frozenset(("float16", "bfloat16"))
+"""The element types whose numbers are gathered as they are stored, mixed in float32, and rounded once."""
+
+MIXED = NARROW | {"float32"}
+"""The element types whose mixtures are made so; the nearest pixel may be of any."""
+
 LEAST_OPSET = 11
 """Since this version of ONNX a resize says how it finds positions, and there is all else that the parts are made of."""
 
@@ -45,8 +51,8 @@ def can_gather(node: Node, version: int) -> bool:
     is_cropped = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     is_known = scales is None or scales.node.value is not None
     kind = node.output_types[0]
-    is_float = isinstance(kind, TensorType) and kind.dtype == "float32"
-    return is_plain and not is_cropped and is_known and is_float and attributes.get("axes") is None
+    is_taken = isinstance(kind, TensorType) and (kind.dtype in MIXED or attributes.get("mode", "nearest") == "nearest")
+    return is_plain and not is_cropped and is_known and is_taken and attributes.get("axes") is None
 
 
 def has_kernel(node: Node, factors: Sequence[float | None]) -> bool:
@@ -79,6 +85,16 @@ def stated_factors(node: Node) -> list[float] | None:
     return None if scales is None or scales.node.value is None else [float(scale) for scale in scales.node.value]
 
 
+def in_newer_form(node: Node) -> Node:
+    """A resize as opset 11 writes it, if it is older and enlarges by whole factors, which kernels of ours take in that form."""
+    scales = node.inputs[1] if node.op in ("Resize", "Upsample") and not node.domain and len(node.inputs) == 2 else None
+    factors = None if scales is None else scales.node.value
+    if factors is None or (factors % 1 != 0).any():
+        return node
+    read = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return node.evolve(op="Resize", inputs=(node.inputs[0], None, scales), attrs={"mode": "nearest", **node.attrs, **read})
+
+
 def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
     """The body of one resize; its inputs are those of the node's that are no constants."""
     version = graph.opsets.get("", 1)
@@ -95,6 +111,8 @@ def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:
     for axis in axes:
         resized = _resized_combs(node, x, axis, scales, sizes, version)
         y = _mixed(y, *_taps(resized, x, axis, taps, version), axis, x.type.rank, taps, version)
+    if taps > 1 and x.type.dtype in NARROW:
+        y = op("Cast", y, opset=version, to=x.type.dtype)[0]
     inputs = [entry.node for entry in (x, sizes) if entry is not None and entry.node.value is None]
     return Graph([y], inputs, "gathered", graph.opsets)
 
@@ -150,6 +168,8 @@ def _mixed(y: NodeEntry, positions: Node, shares: Node, axis: int, rank: int, ta
     computed, total = partial(op, opset=version), None
     for tap in range(taps):
         part = computed("Gather", y, computed("Gather", positions, whole(tap), axis=1), axis=axis)
+        if taps > 1 and isinstance(y.type, TensorType) and y.type.dtype in NARROW:
+            part = computed("Cast", part, to=FLOAT32)
         if taps > 1:
             share = computed("Gather", shares, whole(tap), axis=1)
             part = computed("Mul", part, computed("Reshape", share, whole([-1, *[1] * (rank - 1 - axis)])))

@@ -102,7 +102,7 @@ def _global_pool(reading: Reading, node: Node) -> Sequence[Sizes]:
 def _resize(reading: Reading, node: Node) -> Sequence[Sizes]:
     data = reading.sizes(node.inputs[0])
     inputs = (*node.inputs, None, None, None)
-    scales, sizes = (inputs[2], inputs[3]) if node.op == "Resize" else (inputs[1], None)
+    scales, sizes = (inputs[2], inputs[3]) if len(node.inputs) > 2 else (inputs[1], None)  # The latter before opset 11.
     if node.attrs.get("axes") or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise CompileError("Resize of chosen dimensions has no rule for any size")
     if sizes is not None:

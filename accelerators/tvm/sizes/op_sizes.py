@@ -56,9 +56,10 @@ def _same(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 def _matmul(reading: Reading, node: Node) -> Sequence[Sizes]:
     left, right = (reading.sizes(entry) for entry in node.inputs[:2])
-    if len(left) < 2 or len(right) < 2 or not reading.are_same(left[-1], right[-2]):
+    if not left or not right or not reading.are_same(left[-1], right[-2:][0]):
         raise CompileError(f"matrices of {list(left)} and {list(right)} are not multiplied at any size")
-    return ((*(broadcast(reading, [left[:-2], right[:-2]]) if len(left) + len(right) > 4 else ()), left[-2], right[-1]),)
+    batch = broadcast(reading, [left[:-2], right[:-2]]) if len(left) > 2 or len(right) > 2 else ()
+    return ((*batch, *left[:-1][-1:], *right[1:][-1:]),)  # A vector has no rows, or no columns.
 
 
 def _dynamically_quantized(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -151,10 +152,19 @@ def _split(reading: Reading, node: Node) -> Sequence[Sizes]:
     given = node.inputs[1] if len(node.inputs) > 1 else None
     parts = node.attrs.get("split") if given is None else reading.vector(given)
     if parts is None:
-        parts = [sizes[axis] // count] * count
+        parts = _even_parts(reading, sizes[axis], count, may_leave_less="num_outputs" in node.attrs)
     if not reading.are_same(sum(parts), sizes[axis]):
         raise CompileError(f"a dimension of {sizes[axis]} is not split into {count} at any size")
     return [(*sizes[:axis], part, *sizes[axis + 1 :]) for part in parts]
+
+
+def _even_parts(reading: Reading, size: Size, count: int, may_leave_less: bool) -> list[Size]:
+    """A dimension in so many parts as large as each other, save the last where it may be smaller; it is taken to have some
+    numbers."""
+    part = reading.divide(size + (count - 1), count)
+    last = size - part * (count - 1)
+    reading.assume(last - 1 if may_leave_less else last - part)
+    return [*[part] * (count - 1), last]
 
 
 def _gather(reading: Reading, node: Node) -> Sequence[Sizes]:
@@ -367,10 +377,12 @@ NUMBER_BY_NUMBER = frozenset(
 _RULES: Mapping[str, Rule] = {
     **IMAGE_RULES,
     **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
-    **dict.fromkeys("BatchNormalization CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
+    **dict.fromkeys("BatchNormalization CastLike CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
     **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
     **dict.fromkeys("DequantizeLinear EyeLike QuantizeLinear Scatter ScatterElements ScatterND".split(), _same),
+    **dict.fromkeys("Hardmax MeanVarianceNormalization Shrink".split(), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
+    **dict.fromkeys("ReduceLogSum ReduceLogSumExp".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     "partita.quantized.Weight": _same,

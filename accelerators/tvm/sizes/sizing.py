@@ -12,9 +12,16 @@ import attrs
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.backward_slices import backward_parts, goes_forward, is_backward
+from accelerators.tvm.sizes.casts_like import cast_parts
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
-from accelerators.tvm.sizes.gathered_resizes import can_gather, has_kernel, resize_parts, stated_factors
+from accelerators.tvm.sizes.gathered_resizes import (
+    can_gather,
+    has_kernel,
+    in_newer_form,
+    resize_parts,
+    stated_factors,
+)
+from accelerators.tvm.sizes.gathered_slices import gathered_parts, goes_forward, is_gathered, with_ends_said
 from accelerators.tvm.sizes.grains import Grains, coarser
 from accelerators.tvm.sizes.in_parts import in_parts
 from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
@@ -24,6 +31,7 @@ from accelerators.tvm.sizes.reading import Reading
 from accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
 from accelerators.tvm.sizes.rounded import Rounded
 from accelerators.tvm.sizes.symbols import Symbols
+from accelerators.tvm.sizes.vector_products import multiplies_a_vector, vector_product_parts
 from accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
 from graph.build import constant, variable
 from graph.graph import Graph
@@ -37,6 +45,9 @@ MOST_INPUTS = 512
 
 SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
 """Ops whose result's type says all that their other inputs do."""
+
+HAVE_PARTS = frozenset("CastLike Conv MatMul OneHot Pad Resize Slice Tile Upsample".split())
+"""Ops of which some have no form for any size, and whose parts have one."""
 
 RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
 
@@ -67,6 +78,8 @@ class Sized:
     """The symbols that count several pixels each, or one more than there are."""
     rounded: Mapping[str, Rounded | Floor]
     """The symbols whose values are computed from others', in order."""
+    shapes: Mapping[str, tuple[Size, ...]]
+    """The sizes of the values of ops, where one of them is an extent, by the values' names."""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -146,9 +159,11 @@ def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, li
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
     """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
-    if node.op not in ("Resize", "Conv", "Slice", "OneHot", "Pad", "Tile") or node.domain or node in reading.of_sizes:
+    if node.op not in HAVE_PARTS or node.domain or node in reading.of_sizes:
         return None
     sizes, version = reading.sizes(node.inputs[0]), graph.opsets.get("", 1)
+    if node.op == "CastLike":
+        return cast_parts(node, graph)
     axes = _gathered_along(node, reading, version)
     if axes:
         return resize_parts(node, axes, graph)
@@ -161,7 +176,9 @@ def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
         return repeated_parts(node, len(sizes), graph)
     if is_sliced(node, sizes, version):
         return sliced_parts(node, graph)
-    return backward_parts(node, len(sizes), graph) if is_backward(node, sizes, version) else None
+    if multiplies_a_vector(node, reading, version):
+        return vector_product_parts(node, reading, graph)
+    return gathered_parts(node, reading, graph) if is_gathered(node, reading, version) else None
 
 
 def _gathered_along(node: Node, reading: Reading, version: int) -> list[int]:
@@ -219,12 +236,16 @@ class _Rewriting:
         lent = tuple(self.lent)
         needed = _needed(self.graph, reading, lent)
         known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
-        counts = dict.fromkeys(reading.count(entry) for node in self.graph.nodes for entry in node.outputs if entry.name)
+        named = [entry for node in self.graph.nodes for entry in node.outputs if entry.name]
+        counts = dict.fromkeys(map(reading.count, named))
+        unknown = [entry for entry in named if entry.node.is_op and isinstance(reading.count(entry), Extent)]
+        shapes = {entry.name: reading.sizes(entry) for entry in unknown}
         extents = tuple([count for count in counts if isinstance(count, Extent)])
         conditions, rounded = tuple(reading.conditions), reading.rounded
         handed_out = frozenset(self.lent).intersection(self.graph.outputs)
+        opsets = self.graph.opsets
         return Sized(
-            whole, tuple(inputs), needed, lent, handed_out, known, self.graph.opsets, conditions, extents, counting, rounded
+            whole, tuple(inputs), needed, lent, handed_out, known, opsets, conditions, extents, counting, rounded, shapes
         )
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
@@ -257,6 +278,9 @@ class _Rewriting:
             return None
         if node.op == "Resize" and not node.domain and len(node.inputs) > 3 and node.inputs[3] is not None:
             node = self._by_factors(node)
+        if node.op == "Slice" and not node.domain:
+            node = with_ends_said(node, reading)
+        node = in_newer_form(node)
         given = node.inputs[:1] if said else node.inputs
         inputs = tuple([None if entry is None else self._value(entry, rewriter) for entry in given])
         if node.op in RESHAPES and not node.domain:

@@ -112,7 +112,9 @@ def _divided(reading: Reading, node: Node) -> Vector | None:
     def quotient(a: Any, b: Any) -> Any:
         if isinstance(a, int) and isinstance(b, int):
             return a // b if a >= 0 and b > 0 else None
-        return reading.divide(a, b) if isinstance(b, int) and b > 0 and known_least(a) >= 0 else a // b
+        if isinstance(b, int) and b > 0 and known_least(a) >= 0:
+            return reading.divide(a, b)
+        return a // b if a % b == 0 else None  # What may be less than nothing is rounded towards nothing, and not down.
 
     return _joined(quotient)(reading, node)
 
@@ -195,7 +197,8 @@ def _all_numbers(vector: Vector) -> bool:
 
 
 _RULES: Mapping[str, Callable[[Reading, Node], Vector | None]] = {
-    "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Cast": _cast, "Where": _where,
+    "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Where": _where,
+    "Cast": _cast, "CastLike": _cast,
     "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _divided, "Mod": _remainder,
     "Add": _joined(lambda a, b: a + b), "Sub": _joined(lambda a, b: a - b), "Mul": _joined(lambda a, b: a * b),
     "Max": _joined(_larger), "Min": _joined(_smaller), "Neg": _negated,

@@ -105,3 +105,19 @@ def test_sizes_that_contradict_each_other_are_refused_as_before() -> None:
     model = pt.compile(pt.Graph([pt.op("Add", x, pt.op("Relu", y))], [x, y]), "cpu")
     with pytest.raises(pt.PartitaError):
         model(numbers(0, 8), numbers(3, 8))
+
+
+def test_what_leaves_a_size_out() -> None:
+    """Nothing is as many numbers as nothing: what a Reshape is to work out then follows from the graph's sizes."""
+    x = pt.variable("x", "float32", ("N", "S", 8))
+    flat = pt.op("Reshape", x, along(0, -1))
+    model = pt.compile(pt.Graph([flat, pt.op("ReduceSum", flat, along(0))], [x]), "cpu")
+    results = model(numbers(0, 3, 8))
+    assert results[0].shape == (0, 24) and (results[1] == np.zeros((1, 24))).all() and specialized(model).sizes == ()
+
+
+def test_no_images_are_resized_to_sizes() -> None:
+    image = pt.variable("image", "float32", ("N", 4, "H", "W"))
+    small = pt.op("MaxPool", image, kernel_shape=[2, 2], strides=[2, 2])
+    enlarged = pt.op("Resize", small, None, None, pt.op("Shape", image), mode="linear")
+    check(pt.Graph([pt.op("Add", image, enlarged)], [image]), {"image": numbers(0, 4, 8, 6)})

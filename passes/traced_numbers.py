@@ -1,0 +1,47 @@
+"""Numbers that a file states for sizes although they follow from the sizes of inputs, which are symbols: those of an example that
+an exporter traced the model with."""
+
+from __future__ import annotations
+
+from graph.graph import Graph
+from graph.node import Node
+from graph.rewrite import Rewriter, rewrite
+from graph.types import Dim, TensorType, Type
+from passes.infer import infer, without_declared
+from passes.symbols import generated, map_types
+
+REMEDY = (
+    "A number that a file states for a size holds for every call. If it is that of an example which the model was exported with, "
+    "compile pt.apply_pass(graph, 'InferShape', trust_numbers=False)"
+)
+"""What to do where such a number keeps a model from other sizes."""
+
+
+def without_traced_numbers(graph: Graph) -> Graph:
+    """The graph in which numbers that are stated for sizes of ops' results stay only where they follow, or where nothing is known
+    of the value but what is stated. Two inferences more."""
+    followed = infer(without_declared(graph, frozenset()), strict=False)
+    followed = map_types(followed, dict.fromkeys(generated(followed, [node[0].type for node in followed.inputs])))
+    types = {node.name: node.output_types for node in followed.nodes}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if not node.is_op:
+            rewriter.keep(node)
+            return
+        stated = tuple([_followed(*pair) for pair in zip(node.output_types, types[node.name], strict=True)])
+        rewriter.keep(node, rewriter.rebuilt(node, output_types=stated))
+
+    return rewrite(graph, visit)
+
+
+def _followed(stated: Type | None, follows: Type | None) -> Type | None:
+    """The stated type with what follows in the place of numbers that do not follow."""
+    if not isinstance(stated, TensorType) or not isinstance(follows, TensorType) or stated.shape is None:
+        return stated
+    if follows.shape is None or len(follows.shape) != len(stated.shape):
+        return stated
+    sizes: list[Dim] = [
+        new if isinstance(old, int) and not isinstance(new, int) else old
+        for old, new in zip(stated.shape, follows.shape, strict=True)
+    ]
+    return TensorType(stated.dtype, tuple(sizes))
