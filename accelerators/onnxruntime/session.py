@@ -19,7 +19,7 @@ from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
 from accelerators.onnxruntime.optimizers import wrong_optimizers
 from accelerators.onnxruntime.profile import rows_of_last_run
 from accelerators.onnxruntime.reasons import reason
-from accelerators.process.forking import Guard
+from accelerators.process.forking import Guard, renewed_in_children
 from graph.graph import Graph
 from graph.types import TensorType, Type
 
@@ -61,6 +61,7 @@ class CompiledSession(CompiledSubgraph):
         self._types = [node[0].type for node in graph.inputs], [entry.type for entry in graph.outputs] + of_probes
         self._empties = Empties(graph, bool(model.probes))
         self._narrow = any(is_narrow(getattr(value_type, "dtype", None)) for side in self._types for value_type in side)
+        renewed_in_children(self)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """Run once. The engine's own output arrays belong to the caller, unless `out` has room for a large one."""
@@ -121,6 +122,14 @@ class CompiledSession(CompiledSubgraph):
         """The ONNX model as bytes, with its weights inside."""
         return self.model.complete()
 
+    def renew(self) -> None:
+        """A forked process has none of the session's threads, and keeps the session: its end would wait for them."""
+        _of_parents.append(self._session if self._profile is None else self._profile.session)
+
+
+_of_parents: list[Session] = []
+"""The sessions that were there when this process was forked."""
+
 
 def _takes(target: Any) -> bool:
     return (
@@ -143,7 +152,8 @@ class _Profile:
         self._guard = Guard()
         self._rows: Sequence[ProfileRow] = ()
         self._again: Callable[[Session], Any] | None = None
-        self._session = self._fresh()
+        self.session = self._fresh()
+        """The session of the next run."""
 
     def _fresh(self) -> Session:
         return self._make(str(Path(self._folder.name) / "run"))
@@ -151,7 +161,7 @@ class _Profile:
     def run(self, action: Callable[[Session], Any], again: Callable[[Session], Any]) -> Any:
         """One run at a time, so that the last one can be told. `again` is the same run, for a new session."""
         with self._guard.lock:
-            result = action(self._session)
+            result = action(self.session)
             self._again = again
             return result
 
@@ -159,10 +169,10 @@ class _Profile:
         """The rows of the last run."""
         with self._guard.lock:
             if self._again is not None:
-                path = Path(self._session.end_profiling())
+                path = Path(self.session.end_profiling())
                 self._rows = rows_of_last_run(path.read_text("utf-8"), self._model)
                 path.unlink()
-                self._session = self._fresh()
-                self._again(self._session)
+                self.session = self._fresh()
+                self._again(self.session)
                 self._again = None
             return self._rows
