@@ -34,6 +34,7 @@ TESTS = (
     "tests/graph", "tests/text", "tests/passes", "tests/partition", "tests/mxnet", "tests/test_house.py",
     "tests/accelerators/hetero/test_compile.py", "tests/accelerators/hetero/test_running.py",
     "tests/accelerators/package/test_export.py", "tests/accelerators/package/test_cache.py",
+    "tests/accelerators/package/test_cache_damage.py", "tests/accelerators/package/test_cache_weights.py",
     "tests/accelerators/devices", "tests/accelerators/isolation", "tests/accelerators/tvm/test_cpu.py",
     "tests/accelerators/tvm/test_trial_process.py",
 )

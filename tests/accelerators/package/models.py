@@ -9,7 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+import partita as pt
+from tests.graphs.networks import inputs_of
+
 ROOT = Path(__file__).parents[3]
+
+
+def run(graph: pt.Graph, **config: object) -> np.ndarray:
+    """What `cpu` makes of the graph, so configured."""
+    result: np.ndarray = pt.compile(graph, "cpu", config=config)(inputs_of(graph))[0]
+    return result
 
 
 def in_new_process(code: str, *args: object) -> subprocess.CompletedProcess[str]:

@@ -1,65 +1,26 @@
-"""The cache: what one process compiled another reads; damaged entries are made anew; the oldest go; each says why it was made."""
+"""The cache: what one process compiled another reads; the oldest entries go; each says why it was made."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import signal
 import stat
 import subprocess
 import sys
 import warnings
-from mmap import mmap
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.layout import aligned_block
-from accelerators.arrays.sharing import array_digest, held_once
-from accelerators.cache import answers, clear, explain, list_entries, weight_files
-from accelerators.cache.damage import Damaged
+from accelerators.cache import clear, explain, list_entries
 from accelerators.cache.folder import chosen_folder, default_folder
-from accelerators.cache.store import MAGIC, Store
-from accelerators.cache.weight_files import read_weights, write_weights
+from accelerators.cache.store import Store
 from accelerators.interface.registry import accelerator
-from accelerators.process.atomic import PIECE, write_pieces
-from accelerators.tvm.tune import findings
 from partita.page.collect import collect
-from tests.accelerators.package.models import in_new_process
+from tests.accelerators.package.models import in_new_process, run
 from tests.graphs import pages
 from tests.graphs.networks import dynamic_net, inputs_of, small_net
-
-
-@pytest.fixture
-def cpu():
-    try:
-        return accelerator("cpu")
-    except pt.AcceleratorUnavailable as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def compiles(cpu, monkeypatch):
-    """The subgraphs that were really compiled."""
-    seen = []
-    kind = type(cpu)
-    real = kind.compile
-
-    def counted(self, graph, config):
-        seen.append(graph.name)
-        return real(self, graph, config)
-
-    monkeypatch.setattr(kind, "compile", counted)
-    return seen
-
-
-def run(graph, **config):
-    return pt.compile(graph, "cpu", config=config)(inputs_of(graph))[0]
-
 
 ELSEWHERE = """
 from accelerators.interface.registry import accelerator
@@ -169,47 +130,6 @@ def test_off_means_off_and_clear_empties(compiles, cache_home):
     assert (chosen_folder(None), chosen_folder("")) == (default_folder(), None)
 
 
-@pytest.mark.parametrize("part", ["entries", "weights"])
-@pytest.mark.parametrize("at", [0, 20, 60, -1, None])
-def test_damaged_entries_are_made_anew(part, at, tmp_path):
-    store, weights = Store(tmp_path / "here"), [np.arange(1000.0)]
-    store.write("ab" * 32, {"names": []}, b"code", weights)
-    (path,) = (tmp_path / "here" / part).iterdir()
-    data = bytearray(path.read_bytes())
-    if at is None:
-        data = data[:-1]
-    else:
-        data[at] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(Damaged):
-        store.read("ab" * 32)
-    store.remove("ab" * 32)
-    store.write("ab" * 32, {"names": []}, b"code", weights)
-    loaded = store.read("ab" * 32)
-    assert loaded.code == b"code"
-    np.testing.assert_array_equal(loaded.weights[0], weights[0])
-
-
-def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
-    store, big = Store(tmp_path / "here"), np.random.default_rng(0).standard_normal(20_000)
-    store.write("ab" * 32, {"names": []}, b"code", [big, np.arange(3), np.ones(5, np.int8)])
-    store.write("cd" * 32, {"names": []}, b"other", [np.arange(4), big.copy()])
-    assert len(list((tmp_path / "here" / "weights").iterdir())) == 3, "the array, and the small ones of each"
-    one, two = store.read("ab" * 32).weights, store.read("cd" * 32).weights
-    assert one[0] is two[1] and one[0].ctypes.data % 64 == 0
-    for array, wanted in zip((*one, *two), (big, np.arange(3), np.ones(5, np.int8), np.arange(4), big), strict=True):
-        np.testing.assert_array_equal(array, wanted)
-
-
-def test_a_model_survives_a_damaged_entry(compiles, cache_home):
-    y = run(small_net())
-    (path,) = (cache_home / "entries").iterdir()
-    path.write_bytes(path.read_bytes()[:-100])
-    np.testing.assert_array_equal(run(small_net()), y)
-    assert len(compiles) == 2
-    assert "its entry was damaged" in explain()
-
-
 def test_what_was_not_used_for_longest_goes(tmp_path):
     store = Store(tmp_path / "here", limit=5000)
     names = [f"{i:02x}" * 32 for i in range(6)]
@@ -259,64 +179,6 @@ def test_sizes_of_a_dynamic_model_are_cached_each(compiles):
     assert weights[0][0] is weights[1][0], "the sizes share their weights"
 
 
-@pytest.mark.parametrize("part", ["entries", "weights"])
-def test_files_that_lost_their_content_are_written_anew(part, compiles, cache_home):
-    """As after a power failure: they are there, and empty."""
-    y = run(small_net())
-    for path in (cache_home / part).iterdir():
-        path.write_bytes(b"")
-    np.testing.assert_array_equal(run(small_net()), y)
-    np.testing.assert_array_equal(run(small_net()), y)
-    assert len(compiles) == 2, "once more, and not every time"
-
-
-@pytest.fixture
-def limited():
-    """What waits for ever is an error after minutes."""
-
-    def end(*args):
-        raise RuntimeError("it waits for ever")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.parametrize("part", ["entries", "weights"])
-def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(part, limited, compiles, cache_home):
-    y = run(small_net())
-    for path in (cache_home / part).iterdir():
-        path.unlink()
-        os.mkfifo(path)
-    np.testing.assert_array_equal(run(small_net()), y)
-    np.testing.assert_array_equal(run(small_net()), y)
-    assert len(list_entries()) == 1
-    assert len(compiles) == 2, "once more, and not every time"
-
-
-@pytest.mark.parametrize("part", ["entries", "weights"])
-def test_a_folder_in_the_place_of_a_file_is_left_alone(part, compiles, cache_home):
-    y = run(small_net())
-    for path in (cache_home / part).iterdir():
-        path.unlink()
-        path.mkdir()
-        (path / "precious").write_text("mine")
-    np.testing.assert_array_equal(run(small_net()), y)
-    Store(cache_home, limit=1).trim()
-    clear()
-    left = [path for path in cache_home.rglob("*") if path.is_file() and path.parent.name != "locks"]
-    assert list_entries() == [] and left and {path.read_text() for path in left} == {"mine"}
-
-
-@pytest.mark.parametrize("reader", [answers, findings])
-def test_what_was_learnt_is_not_waited_for_where_a_pipe_is(reader, limited, tmp_path):
-    (tmp_path / "folder").mkdir(mode=0o700)
-    os.mkfifo(tmp_path / "folder" / "file")
-    assert reader._read(tmp_path / "folder" / "file") == {}
-
-
 def no_locks(home):
     for i in range(64):
         (home / "locks" / f"{i:02}").unlink(missing_ok=True)
@@ -336,27 +198,6 @@ def test_a_cache_that_can_only_be_read_is_read(compiles, cache_home, monkeypatch
     with pytest.warns(UserWarning, match=r"'cpu_0' is not cached: .*it cannot be written to: Is a directory"):
         run(small_net(seed=1))
     assert len(compiles) == 2
-
-
-def test_why_an_entry_was_made_is_found_without_reading_code(tmp_path):
-    store = Store(tmp_path / "here")
-    store.write("ab" * 32, {"names": []}, b"code", [])
-    path = tmp_path / "here" / "entries" / ("ab" * 32)
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert store.meta("ab" * 32)["names"] == []
-    with pytest.raises(Damaged, match="the checksum of its code is wrong"):
-        store.read("ab" * 32)
-    path.write_bytes(path.read_bytes()[:48] + b"\xff" * 8 + path.read_bytes()[56:])
-    with pytest.raises(Damaged, match="its checksum is wrong"):
-        store.meta("ab" * 32)
-
-
-def test_an_entry_that_says_something_else_stops_nobody(compiles, cache_home):
-    run(small_net())
-    Store(cache_home).write("ab" * 32, {"key": {"device": "cpu"}, "subgraph": "cpu_0", "names": []}, b"", [])
-    Store(cache_home).write("cd" * 32, {}, b"", [])
-    run(small_net(seed=1))
-    assert len(compiles) == len(list_entries()) == 2
 
 
 @pytest.mark.parametrize("setting", [5, 1.5, b"x", ["here"]])
@@ -424,160 +265,6 @@ def test_entries_know_the_model(compiles):
     assert "'cpu_0' of 'one'" in explain() and explain(name="one") == explain()
 
 
-def forge(path: Path, words: bytes, code: bytes) -> None:
-    """An entry whose checksums are right."""
-    path.write_bytes(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words + code)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": [[]]}, {"weights": 5}, {"weights": [["{name}", 0, "float32", [2**70]]]},
-        {"weights": [["{name}", 0, "float32", [-1]]]}, {"weights": [["{name}", -4, "float32", [1]]]},
-        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
-    ],
-    ids=str,
-)
-def test_a_forged_entry_is_made_anew(change, compiles, cache_home):
-    y = run(small_net())
-    (path,), (weights, *_) = (cache_home / "entries").iterdir(), (cache_home / "weights").iterdir()
-    data = path.read_bytes()
-    size = len(MAGIC) + 40 + int.from_bytes(data[len(MAGIC) + 32 :][:8], "little")
-    words = b"[" * 200000
-    if change is not ...:
-        meta = json.loads(data[len(MAGIC) + 40 : size]) | change
-        words = json.dumps({key: value for key, value in meta.items() if value is not ...}).encode()
-    forge(path, words.replace(b"{name}", weights.name.encode()), data[size:])
-    np.testing.assert_array_equal(run(small_net()), y)
-    np.testing.assert_array_equal(run(small_net()), y)
-    assert len(compiles) == 2, "once more, and not every time"
-
-
-@pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
-def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Path) -> None:
-    """A damaged weight file is removed, so that a name from a forged entry could have removed any file."""
-    home, outside = tmp_path / "here", tmp_path / "outside"
-    store = Store(home)
-    store.write("ab" * 32, {"names": []}, b"code", [np.arange(1000.0)])
-    outside.write_bytes(b"precious")
-    before = outside.stat().st_mtime_ns
-    named = str(outside) if name == "{outside}" else name
-    words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest()}).encode()
-    forge(home / "entries" / ("ab" * 32), words, b"code")
-    with pytest.raises(Damaged, match="no name of a file of weights"):
-        store.read("ab" * 32)
-    assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
-
-
-def test_weights_are_read_anew_only_where_something_can_have_happened_to_them(tmp_path: Path) -> None:
-    array = np.arange(weight_files.LARGE, dtype=np.float32)
-    rows = weight_files.write_weights(tmp_path, [array])
-    (read,) = weight_files.read_weights(tmp_path, rows)
-    assert np.array_equal(read, array)
-    del read
-    file = tmp_path / rows[0][0]
-    changed = bytearray(file.read_bytes())
-    changed[5] ^= 1
-    file.write_bytes(changed)
-    with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
-        weight_files.read_weights(tmp_path, rows)
-
-
-def test_a_weight_that_was_just_written_is_not_read_to_check_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file was mapped as it was packed, which noted the time, so that it counted as another when its entry was read."""
-    monkeypatch.setattr(weight_files, "used_now", lambda path: os.utime(path, (1, 1)))
-    monkeypatch.setattr(weight_files.hashlib, "file_digest", lambda *given: pytest.fail("it is read"))
-    array = np.arange(weight_files.LARGE, dtype=np.float32)
-    digest = array_digest(array)
-    assert weight_files.keep_weight(tmp_path, array, digest) is not None  # and is freed, with the compiled subgraph
-    (read,) = weight_files.read_weights(tmp_path, [(digest, 0, "float32", array.shape)])
-    assert np.array_equal(read, array)
-
-
-def test_a_digest_goes_with_its_array() -> None:
-    array = held_once(np.arange(64, dtype=np.float32))
-    assert array_digest(array) == array_digest(array.copy())
-    others = [held_once(np.full(64, i, np.float32)) for i in range(50)]
-    wanted = [array_digest(other.copy()) for other in others]
-    assert [array_digest(other) for other in others] == wanted
-    del others, array
-    fresh = [np.full(64, -i, np.float32) for i in range(50)]
-    assert [array_digest(one) for one in fresh] == [array_digest(one.copy()) for one in fresh]
-
-
-def test_weights_lie_in_their_files_as_soon_as_they_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them were in memory, until the last one was packed and the entry was written."""
-    written = []
-    real = Store.write
-
-    def write(self: Store, key: str, meta: dict[str, object], code: bytes, weights: tuple[np.ndarray, ...]) -> None:
-        written.extend((weight.nbytes, (tmp_path / "weights" / array_digest(weight)).exists()) for weight in weights)
-        assert all(type(memory_of(weight)) is mmap for weight in weights)
-        real(self, key, meta, code, weights)
-
-    monkeypatch.setattr(Store, "write", write)
-    matrix = np.random.default_rng(7).standard_normal((256, 256)).astype("f")
-    graph = pt.Graph([pt.op("MatMul", pt.variable("x", "float32", (4, 256)), pt.constant(matrix))])
-    result = pt.compile(graph, "cpu", {"CACHE_DIR": str(tmp_path)})(np.ones((4, 256), "f"))[0]
-    ((size, is_there),) = written
-    assert size >= matrix.nbytes and is_there, "columns are added where panels are wider"
-    assert np.allclose(result, matrix.sum(0), atol=1e-3)
-
-
-def memory_of(array: np.ndarray) -> object:
-    """What the array is a view of in the end."""
-    memory: object = array
-    while isinstance(memory, np.ndarray) and memory.base is not None:
-        memory = memory.base
-    return memory
-
-
-def test_a_weight_that_cannot_be_written_stays_in_memory(tmp_path: Path) -> None:
-    large, small = np.zeros(weight_files.LARGE, np.uint8), np.zeros(weight_files.LARGE - 1, np.uint8)
-    kept = weight_files.keep_weight(tmp_path, large, array_digest(large))
-    assert kept is not None and np.array_equal(kept, large)
-    assert weight_files.keep_weight(tmp_path, small, array_digest(small)) is None
-    assert weight_files.keep_weight(tmp_path / "absent", large, array_digest(large)) is None
-    (tmp_path / array_digest(large)).write_bytes(bytes(weight_files.LARGE - 1) + b"x")
-    del kept
-    assert weight_files.keep_weight(tmp_path, large, array_digest(large)) is None, "the file has other numbers"
-
-
-def test_a_file_that_took_the_place_of_a_weight_is_looked_at(tmp_path: Path) -> None:
-    """It counted as written by this process, where the weight was in memory still."""
-    array = np.zeros(weight_files.LARGE, np.uint8)
-    digest = array_digest(array)
-    first = weight_files.keep_weight(tmp_path, array, digest)
-    (row,) = write_weights(tmp_path, [array])
-    (read,) = read_weights(tmp_path, [row])
-    (tmp_path / "other").write_bytes(bytes(weight_files.LARGE - 1) + b"x")
-    (tmp_path / "other").replace(tmp_path / digest)
-    again = weight_files.keep_weight(tmp_path, array, digest)
-    assert again is not None and np.array_equal(again, array)
-    del first, read, again
-    with pytest.raises(Damaged, match="the checksum of its weights is wrong"):
-        read_weights(tmp_path, [row])
-
-
-def test_what_a_user_writes_to_is_held_by_nobody_else(tmp_path: Path) -> None:
-    """An aligned array was taken as it is: another model of equal weights, and the cache, then had what came to stand in it."""
-    positions = pt.variable("positions", "int64", (3,))
-
-    def rows(table: np.ndarray) -> list[float]:
-        graph = pt.Graph([pt.op("Gather", pt.constant(table), positions)], [positions])
-        result: np.ndarray = pt.compile(graph, "cpu", config={"CACHE_DIR": tmp_path})(np.array([0, 5, 7]))[0]
-        return result[:, 0].tolist()
-
-    table = aligned_block(512 * 300 * 4, 64).view(np.float32).reshape(512, 300)[:]
-    table[...] = np.arange(512, dtype=np.float32)[:, None]
-    first = table.copy()
-    assert rows(table) == [0, 5, 7]
-    table += 1
-    assert rows(first) == [0, 5, 7]
-    assert rows(table) == [1, 6, 8]
-    assert rows(first) == [0, 5, 7]
-
-
 def test_where_there_is_no_room_to_unpack_an_entry_it_is_compiled_anew(tmp_path: Path) -> None:
     """With files of 20 KB at most, the libraries of kernels find no place: kernels are compiled in memory."""
     code = f"""
@@ -597,13 +284,3 @@ print(len(list(__import__("pathlib").Path({str(tmp_path)!r}).rglob("*"))) > 1)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr[-2000:]
-
-
-def test_large_files_are_written_in_pieces_and_come_back(tmp_path: Path) -> None:
-    numbers = np.arange(PIECE, dtype="float64")
-    rows = write_weights(tmp_path, [numbers, numbers[:3]])
-    for given, array in zip((numbers, numbers[:3]), read_weights(tmp_path, rows), strict=True):
-        np.testing.assert_array_equal(array, given)
-    sizes: list[int] = []
-    write_pieces(SimpleNamespace(write=lambda data: sizes.append(len(data))), bytes(2 * PIECE + 5))  # type: ignore[arg-type]
-    assert sizes == [PIECE, PIECE, 5]

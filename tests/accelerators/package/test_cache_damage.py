@@ -1,0 +1,173 @@
+"""Entries of the cache that are damaged, forged or something else are made anew, and nothing else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accelerators.cache import answers, clear, explain, list_entries
+from accelerators.cache.damage import Damaged
+from accelerators.cache.store import MAGIC, Store
+from accelerators.tvm.tune import findings
+from tests.accelerators.package.models import run
+from tests.graphs.networks import small_net
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+@pytest.mark.parametrize("at", [0, 20, 60, -1, None])
+def test_damaged_entries_are_made_anew(part, at, tmp_path):
+    store, weights = Store(tmp_path / "here"), [np.arange(1000.0)]
+    store.write("ab" * 32, {"names": []}, b"code", weights)
+    (path,) = (tmp_path / "here" / part).iterdir()
+    data = bytearray(path.read_bytes())
+    if at is None:
+        data = data[:-1]
+    else:
+        data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Damaged):
+        store.read("ab" * 32)
+    store.remove("ab" * 32)
+    store.write("ab" * 32, {"names": []}, b"code", weights)
+    loaded = store.read("ab" * 32)
+    assert loaded.code == b"code"
+    np.testing.assert_array_equal(loaded.weights[0], weights[0])
+
+
+def test_a_model_survives_a_damaged_entry(compiles, cache_home):
+    y = run(small_net())
+    (path,) = (cache_home / "entries").iterdir()
+    path.write_bytes(path.read_bytes()[:-100])
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2
+    assert "its entry was damaged" in explain()
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_files_that_lost_their_content_are_written_anew(part, compiles, cache_home):
+    """As after a power failure: they are there, and empty."""
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.write_bytes(b"")
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2, "once more, and not every time"
+
+
+@pytest.fixture
+def limited():
+    """What waits for ever is an error after minutes."""
+
+    def end(*args):
+        raise RuntimeError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(300)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(part, limited, compiles, cache_home):
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.unlink()
+        os.mkfifo(path)
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(list_entries()) == 1
+    assert len(compiles) == 2, "once more, and not every time"
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_a_folder_in_the_place_of_a_file_is_left_alone(part, compiles, cache_home):
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.unlink()
+        path.mkdir()
+        (path / "precious").write_text("mine")
+    np.testing.assert_array_equal(run(small_net()), y)
+    Store(cache_home, limit=1).trim()
+    clear()
+    left = [path for path in cache_home.rglob("*") if path.is_file() and path.parent.name != "locks"]
+    assert list_entries() == [] and left and {path.read_text() for path in left} == {"mine"}
+
+
+@pytest.mark.parametrize("reader", [answers, findings])
+def test_what_was_learnt_is_not_waited_for_where_a_pipe_is(reader, limited, tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o700)
+    os.mkfifo(tmp_path / "folder" / "file")
+    assert reader._read(tmp_path / "folder" / "file") == {}
+
+
+def test_why_an_entry_was_made_is_found_without_reading_code(tmp_path):
+    store = Store(tmp_path / "here")
+    store.write("ab" * 32, {"names": []}, b"code", [])
+    path = tmp_path / "here" / "entries" / ("ab" * 32)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert store.meta("ab" * 32)["names"] == []
+    with pytest.raises(Damaged, match="the checksum of its code is wrong"):
+        store.read("ab" * 32)
+    path.write_bytes(path.read_bytes()[:48] + b"\xff" * 8 + path.read_bytes()[56:])
+    with pytest.raises(Damaged, match="its checksum is wrong"):
+        store.meta("ab" * 32)
+
+
+def test_an_entry_that_says_something_else_stops_nobody(compiles, cache_home):
+    run(small_net())
+    Store(cache_home).write("ab" * 32, {"key": {"device": "cpu"}, "subgraph": "cpu_0", "names": []}, b"", [])
+    Store(cache_home).write("cd" * 32, {}, b"", [])
+    run(small_net(seed=1))
+    assert len(compiles) == len(list_entries()) == 2
+
+
+def forge(path: Path, words: bytes, code: bytes) -> None:
+    """An entry whose checksums are right."""
+    path.write_bytes(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words + code)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [[]]}, {"weights": 5}, {"weights": [["{name}", 0, "float32", [2**70]]]},
+        {"weights": [["{name}", 0, "float32", [-1]]]}, {"weights": [["{name}", -4, "float32", [1]]]},
+        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
+    ],
+    ids=str,
+)
+def test_a_forged_entry_is_made_anew(change, compiles, cache_home):
+    y = run(small_net())
+    (path,), (weights, *_) = (cache_home / "entries").iterdir(), (cache_home / "weights").iterdir()
+    data = path.read_bytes()
+    size = len(MAGIC) + 40 + int.from_bytes(data[len(MAGIC) + 32 :][:8], "little")
+    words = b"[" * 200000
+    if change is not ...:
+        meta = json.loads(data[len(MAGIC) + 40 : size]) | change
+        words = json.dumps({key: value for key, value in meta.items() if value is not ...}).encode()
+    forge(path, words.replace(b"{name}", weights.name.encode()), data[size:])
+    np.testing.assert_array_equal(run(small_net()), y)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2, "once more, and not every time"
+
+
+@pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
+def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Path) -> None:
+    """A damaged weight file is removed, so that a name from a forged entry could have removed any file."""
+    home, outside = tmp_path / "here", tmp_path / "outside"
+    store = Store(home)
+    store.write("ab" * 32, {"names": []}, b"code", [np.arange(1000.0)])
+    outside.write_bytes(b"precious")
+    before = outside.stat().st_mtime_ns
+    named = str(outside) if name == "{outside}" else name
+    words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest()}).encode()
+    forge(home / "entries" / ("ab" * 32), words, b"code")
+    with pytest.raises(Damaged, match="no name of a file of weights"):
+        store.read("ab" * 32)
+    assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
