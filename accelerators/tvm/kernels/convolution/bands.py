@@ -38,6 +38,9 @@ AHEAD = 8
 """The most pixels of a tile that stand one after another in memory, and that several vectors meet. LLVM knows where all of them
 are, and spreads more of them ahead of their products than there are registers."""
 
+SHARING = (8, 4)
+"""Pixels of tiles that share an address in many widths, more of them first."""
+
 CALM = 6
 """The most pixels of a tile of two vectors for which LLVM keeps all in registers."""
 
@@ -90,6 +93,12 @@ class Shape(Convolved):
         is_short = self.plain and self.window.is_any and machine.lanes == 16  # So few steps that dividing by the width counts.
         return (is_short or self.is_weighed(machine)) and is_multiple(self.window.out[1], pixels)
 
+    def sharing(self, vectors: int, machine: Machine) -> int:
+        """The pixels of a tile of so many vectors that share an address if rows turn out to be a multiple of them; 0 where tiles
+        whose pixels have addresses of their own are as fast."""
+        fitting = [pixels for pixels in SHARING if (pixels + 1) * vectors + 2 <= machine.registers]
+        return fitting[0] if fitting and self.window.is_any and self.is_weighed(machine) else 0
+
 
 @attrs.frozen(slots=True)
 class Bands:
@@ -115,6 +124,9 @@ class Bands:
     """Is it work for several threads?"""
     shares: bool
     """Do the pixels of a tile share an address?"""
+    sharing: int = 0
+    """The pixels of the tile that is taken instead in images whose width is a multiple of them, so that they share an address; 0:
+    there is none."""
 
 
 def cut_bands(shape: Shape, machine: Machine) -> Bands:
@@ -146,7 +158,9 @@ def _in_part(shape: Shape, machine: Machine) -> Bands:
     pixels, vectors = _tile(shape, machine)
     chunk = _chunk(shape, _mean_reach(shape, vectors, machine), vectors, machine)
     # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
-    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shape.shares(pixels, machine))
+    shares = shape.shares(pixels, machine)
+    sharing = 0 if shares else shape.sharing(vectors, machine)
+    return Bands(pixels, vectors, 1, 1, 1, 1, chunk, shape.copies, parallel=True, shares=shares, sharing=sharing)
 
 
 def _large(sizes: Pair) -> Pair:

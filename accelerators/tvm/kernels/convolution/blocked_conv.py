@@ -35,10 +35,11 @@ from accelerators.tvm.kernels.language import (
     minimum,
     uint16,
 )
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, kept, start
+from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
@@ -104,6 +105,8 @@ class _Panel:
     """The number of the chunk of input channels that is walked."""
     local: Operand
     """Its number among the panels of the task."""
+    shares: bool
+    """Do the pixels of a tile share an address?"""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -180,18 +183,22 @@ class _Writing:
         end: Operand = (task.across + 1) * full // bands.across if is_cut else full
         first = self.name("first", first)
 
+        def last(chunk: Operand) -> _Panel:
+            """The narrower panel."""
+            return _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
+
         def panels(chunk: Operand) -> None:
             if task.image is not None:
                 self.copy.write(kernel, self.source, task.image, task.n, task.top, chunk)
             if full:
                 with kernel.loop(end - first, "p_") as step:
                     panel = kernel.name_value("panel", first + step)
-                    self._tiles(task, _Panel(panel, bands.pixels, bands.vectors, chunk, step))
+                    self._tiles(task, _Panel(panel, bands.pixels, bands.vectors, chunk, step, bands.shares))
             if rest and not is_cut:
-                self._tiles(task, _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first))
+                self._tiles(task, last(chunk))
             elif rest:
                 with kernel.when(task.across.equals(bands.across - 1)):
-                    self._tiles(task, _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first))
+                    self._tiles(task, last(chunk))
 
         if channels.chunks == 1:
             panels(0)
@@ -200,8 +207,22 @@ class _Writing:
             panels(chunk)
 
     def _tiles(self, task: _Task, panel: _Panel) -> None:
-        """All tiles of the band for one panel. One of fewer pixels than a tile has, which only images of any size have, is walked
-        pixel by pixel."""
+        """All tiles of the band for one panel. In images of any width those whose pixels share an address are taken where they
+        divide the rows."""
+        bands, kernel, wide = self.layer.bands, self.kernel, self.layer.window.out[1]
+        if not bands.sharing:
+            self._tiles_anywhere(task, panel)
+            return
+        whole = counted(bands.rows * wide)
+        with kernel.when((as_index(wide) % bands.sharing).equals(0)):
+            shared = attrs.evolve(panel, pixels=bands.sharing, shares=True)
+            self._tiled(task, shared, pieces(whole, bands.sharing), whole)
+        with kernel.otherwise():
+            self._tiles_anywhere(task, panel)
+
+    def _tiles_anywhere(self, task: _Task, panel: _Panel) -> None:
+        """All tiles of the band, wherever in its rows they begin. One of fewer pixels than a tile has, which only images of any
+        size have, is walked pixel by pixel."""
         bands, kernel = self.layer.bands, self.kernel
         whole = counted(bands.rows * self.layer.window.out[1])
         if isinstance(whole, int) or bands.pixels == 1 or bands.shares:
@@ -217,7 +238,7 @@ class _Writing:
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
             base = self.name("base", start(tile, panel.pixels, whole))
-            addresses = pixel_addresses(kernel, self.layer, self.copy, task.top, base, panel.pixels)
+            addresses = pixel_addresses(kernel, self.layer, self.copy, task.top, base, panel.pixels, panel.shares)
             reads = _Reads(addresses, self._seen(task, panel, base))
             acc = kernel.registers("acc", float32, (panel.pixels, panel.vectors), self.layer.lanes)
 

@@ -15,15 +15,18 @@ WIDE = 16
 """Numbers of a vector that is a line of the cache: where they are fewer, two pixels share one, and fewer products hide a line."""
 
 
-def pixel_addresses(kernel: Kernel, layer: Layer, copy: BandCopy, top: Value, base: Value, pixels: int) -> list[Value]:
-    """Where each of so many pixels from `base` on reads the first tap, in the band that begins at row `top`."""
+def pixel_addresses(
+    kernel: Kernel, layer: Layer, copy: BandCopy, top: Value, base: Value, pixels: int, shares: bool
+) -> list[Value]:
+    """Where each of so many pixels from `base` on reads the first tap, in the band that begins at row `top`; do they share an
+    address, since all are in one row?"""
     window, bands = layer.window, layer.bands
     if window.out[1] == 1 and not bands.copies:
         step = window.strides[0] * window.sizes[1]
         return [kernel.name_value(f"at{p}", (top + base + p) * step) for p in range(pixels)]
     name, above = partial(kept, kernel, is_kept=window.is_any), 0 if bands.copies else top
     down, step = copy.strides[0] * (copy.wide if bands.copies else window.sizes[1]), copy.strides[1]
-    if bands.shares:
+    if shares:
         first = name("at", (above + base // window.out[1]) * down + base % window.out[1] * step)
         return [first + p * step for p in range(pixels)]
     if isinstance(window.out[1], Extent) or _is_walked(layer):
