@@ -58,6 +58,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
     "depthwise": lambda: (pt.op("Conv", x(1, 4, 9, 9), pt.constant(numbers(4, 1, 3, 3)), group=4, strides=[2, 2]), (1, 4, 9, 9)),
     "product with tails": lambda: (pt.op("MatMul", x(5, 37), pt.constant(numbers(37, 19))), (5, 37)),
     "softmax": lambda: (pt.op("Softmax", x(3, 33)), (3, 33)),
+    "functions of functions": lambda: (pt.op("Softmax", pt.op("Tanh", pt.op("Tanh", pt.op("Tanh", x(3, 33))))), (3, 33)),
     "norm": lambda: (pt.op("LayerNormalization", x(4, 40), pt.constant(numbers(40)), pt.constant(numbers(40, seed=1))), (4, 40)),
     "windows": lambda: (pt.op("MaxPool", x(1, 2, 8, 8), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]), (1, 2, 8, 8)),
     "several kernels of one function": lambda: (pt.op("Split", x(6, 5), num_outputs=3, n_outputs=3), (6, 5)),

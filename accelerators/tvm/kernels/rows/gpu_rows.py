@@ -144,7 +144,9 @@ class _Writing:
         def at(column: Value) -> None:
             numbers: dict[Step, Value] = {}
             for step in self._needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
-                numbers[step] = kernel.name_value("number", self._computed(step, column, numbers))
+                number = kernel.stack("number", float32, (1,))  # TVM refuses functions of named functions, three deep.
+                number[0] = self._computed(step, column, numbers)
+                numbers[step] = number[0]
             for k, step in enumerate(joins):
                 partial[k] = JOINS[step.kind].joined(partial[k], self._read(step.reads[0], column, numbers))
             for i, step in results:
