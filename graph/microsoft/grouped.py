@@ -137,12 +137,21 @@ def _read(w: Writing) -> _Read:
     rows = w.op("Gather", w.op("Shape", w.input(0)), w.array([1]))
     ends = w.op("Add", w.op("Reshape", w.op("Cast", w.input(5), to=7), w.array([-1])), w.array(1))
     start = w.op("Max", w.op("Sub", ends, rows), w.array(0))
-    counted = w.op("Range", w.array(0), w.op("Squeeze", rows, w.array([0])), w.array(1))
+    counted = _counted(w, rows)
     positions = w.op("Add", w.op("Unsqueeze", start, w.array([1])), w.op("Unsqueeze", counted, w.array([0])))
     if w.attr("do_rotary", 0):
         is_beside = bool(w.attr("rotary_interleaved", 0))
         given[:2] = [_turned(w, part, positions, (7, 8), _size(w), is_beside) for part in given[:2]]
     return _Read(given[0], given[1], given[2], positions, heads, groups)
+
+
+def _counted(w: Writing, rows: NodeEntry) -> NodeEntry:
+    """The numbers of the new tokens. Where these are known, so is the size of what is turned by them: a dimension of 1 would take
+    any."""
+    shape = w.type(0).shape
+    if shape is not None and isinstance(shape[1], int):
+        return w.array(np.arange(shape[1]))
+    return w.op("Range", w.array(0), w.op("Squeeze", rows, w.array([0])), w.array(1))
 
 
 def _unpacked(w: Writing, heads: int, groups: int) -> list[NodeEntry]:

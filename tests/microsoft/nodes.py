@@ -247,11 +247,16 @@ def _packed(given: list[Any]) -> list[Any]:
     return [np.concatenate(given[:3], axis=-1), None, None, *given[3:]]
 
 
+def _uncached(given: list[Any]) -> list[Any]:
+    return [*given[:3], None, None, *given[5:]]
+
+
 GROUPED = [
     Case("RotaryEmbedding", [_numbers(2, 5, 32), np.array([3]), *_TABLES], opset=21),
     Case("RotaryEmbedding", [_numbers(2, 4, 5, 16), np.array([[0, 1, 2, 3, 4], [7, 8, 9, 3, 0]]), *_TABLES], {"interleaved": 1}),
     Case("RotaryEmbedding", [_numbers(2, 5, 64), np.array([3]), *_QUARTERS], {"num_heads": 4, "rotary_embedding_dim": 8}),
     Case("GroupQueryAttention", _cached(1, 5, 0, [5]), _GROUPS, 3),
+    Case("GroupQueryAttention", _uncached(_cached(2, 1, 0, [1, 1], *_TABLES)), {**_GROUPS, "do_rotary": 1}, 3),
     Case("GroupQueryAttention", _cached(1, 3, 6, [9]), {**_GROUPS, "scale": 0.3}, 3),
     Case("GroupQueryAttention", _cached(2, 1, 6, [7, 7], *_TABLES), {**_GROUPS, "do_rotary": 1}, 3),
     Case("GroupQueryAttention", _packed(_cached(1, 3, 6, [9], *_TABLES)),
