@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.arrays.sharing import kept_by
+from accelerators.arrays.sharing import each_read_once, kept_by
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
@@ -56,7 +56,8 @@ def compile_cached(
             raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
         warnings.warn(f"nothing is cached: {error}", stacklevel=2)
         return _told(compile, f"the cache does not work: {error.cause}")
-    return _Caching(accelerator, graph, config, store, model).run(compile)
+    with each_read_once():
+        return _Caching(accelerator, graph, config, store, model).run(compile)
 
 
 def _told(compile: Callable[[], CompiledSubgraph], because: str) -> CompiledSubgraph:

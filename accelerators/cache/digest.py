@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import array_digest
+from accelerators.arrays.sharing import array_digests
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Array
@@ -36,8 +35,7 @@ def graph_digest(graph: Graph) -> GraphDigest:
     reading = _Reading()
     reading.graph(graph, {})
     inputs = ", ".join(str(node[0].type) for node in graph.inputs)
-    with ThreadPoolExecutor() as pool:
-        digests = pool.map(array_digest, reading.weights)
+    digests = array_digests(reading.weights)
     weights = "".join(f"{array.dtype}{array.shape}{digest};" for array, digest in zip(reading.weights, digests, strict=True))
     return GraphDigest(_hex(reading.structure), f"({inputs}) {_hex(reading.types)[:16]}", _hex([weights]))
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
+from accelerators.arrays.sharing import ALIGNMENT, array_digests, byte_view, mapped
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
 from accelerators.errors import AcceleratorError
@@ -32,13 +32,12 @@ Row = tuple[str, int, str, Sequence[int]]
 
 def write_weights(folder: Path, arrays: Sequence[Array]) -> list[Row]:
     """Add what is not there yet; -> where each array is."""
-    with ThreadPoolExecutor() as pool:
-        names = list(pool.map(lambda array: array_digest(array) if array.nbytes >= LARGE else "", arrays))
-    for name, array in zip(names, arrays, strict=True):
+    digests = iter(array_digests([array for array in arrays if array.nbytes >= LARGE]))
+    small, rows = bytearray(), []
+    for array in arrays:
+        name = next(digests) if array.nbytes >= LARGE else ""
         if name:
             _write(folder / name, byte_view(array))
-    small, rows = bytearray(), []
-    for name, array in zip(names, arrays, strict=True):
         rows.append([name, 0 if name else len(small), dtype_name(array.dtype), array.shape])
         if not name:
             small += bytes(byte_view(array))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.arrays import sharing
 from accelerators.arrays.layout import aligned_block
 from accelerators.arrays.sharing import array_digest, held_once
 from accelerators.cache import weight_files
@@ -65,6 +66,20 @@ def test_a_digest_goes_with_its_array() -> None:
     del others, array
     fresh = [np.full(64, -i, np.float32) for i in range(50)]
     assert [array_digest(one) for one in fresh] == [array_digest(one.copy()) for one in fresh]
+
+
+def test_fixed_memory_is_read_for_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed, writable = (np.arange(64, dtype=np.float32).reshape(8, 8).copy() for _ in range(2))
+    fixed.flags.writeable = False
+    wanted = [array_digest(array) for array in (fixed, fixed[:4], fixed.T)]
+    with sharing.each_read_once():
+        assert sharing.array_digests([fixed, fixed[:4], fixed.T, writable]) == [*wanted, wanted[0]]
+        writable[0] = 1
+        assert sharing.array_digests([writable]) == [array_digest(writable)] != [wanted[0]]
+        monkeypatch.setattr(sharing, "array_digest", lambda array: pytest.fail("it is read"))
+        assert sharing.array_digests([fixed.reshape(-1), fixed[:4].reshape(2, 16)]) == wanted[:2]
+    with pytest.raises(pytest.fail.Exception, match="it is read"):
+        sharing.array_digests([fixed])
 
 
 def test_weights_lie_in_their_files_as_soon_as_they_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
