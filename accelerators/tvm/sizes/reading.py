@@ -101,8 +101,8 @@ class Reading:
         return len(a) == len(b) and all(self.are_same(*pair) for pair in zip(a, b, strict=True))
 
     def _is_settled(self, node: Node) -> bool:
-        """Does the node's result depend on nothing but sizes and constants?"""
-        if node.bodies or is_random(node) or node.subgraph is not None:
+        """Does the node's result depend on nothing but sizes and constants? Ops of other domains numpy may not know."""
+        if node.domain or node.bodies or is_random(node) or node.subgraph is not None:
             return False
         return node.op in ("Shape", "Size") or all(
             entry.node.value is not None or entry.node in self._settled for entry in (*node.reads, *node.captures)

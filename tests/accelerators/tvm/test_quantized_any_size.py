@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import check, numbers, random, specialized
 
 SIZES = (1, 3, 7, 16, 33, 65, 700)
@@ -93,3 +94,30 @@ def test_quantized_attention_of_any_length() -> None:
     scores = pt.op("MatMul", query, pt.op("Transpose", key, perm=[0, 2, 1]))
     mixed = pt.op("MatMul", pt.op("Softmax", scores, axis=-1), quantized(x))
     check(pt.Graph([mixed], [x]), [{"x": numbers(n, s, 32)} for n, s in [(1, 1), (2, 5), (1, 40)]], 1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "block"), [("int4", 32), ("uint8", 0)])
+def test_products_by_packed_matrices_of_any_number_of_rows(dtype: str, block: int) -> None:
+    """As onnxruntime's MatMulNBits, and DequantizeLinear with blocks of scales: few rows, and many."""
+    x, low = pt.variable("x", "float32", ("N", "S", 64)), 0 if dtype == "uint8" else -8
+    integers = random.integers(low, low + 16, (64, 70)).astype(numpy_dtype(dtype))
+    scales = pt.constant(random.uniform(0.005, 0.02, (2, 70) if block else (70,)).astype(np.float32))
+    blocks = {"axis": 0, "block_size": block} if block else {"axis": 1}
+    matrix = pt.op("DequantizeLinear", pt.constant(integers), scales, **blocks)
+    graph = pt.Graph([pt.op("Add", pt.op("MatMul", x, matrix), pt.constant(numbers(70)))], [x])
+    sizes = [(1, 1), (1, 2), (1, 3), (2, 2), (1, 5), (1, 8), (3, 3), (1, 17), (2, 40)]
+    model = check(graph, [{"x": numbers(n, s, 64)} for n, s in sizes], 1e-4)
+    assert "packed product" in [kernel.schedule for kernel in model.kernels()]
+    several, given = pt.compile(graph, "cpu", config={"NUM_THREADS": 3}), numbers(2, 40, 64)
+    np.testing.assert_array_equal(several(given)[0], model(given)[0])
+
+
+def test_rows_of_a_quantized_table_at_positions_that_follow_from_sizes() -> None:
+    """Numpy does not know the op that stands for stored weights, and each length was compiled."""
+    x = pt.variable("x", "float32", ("N", "S", 8))
+    length = pt.op("Gather", pt.op("Shape", x), pt.constant(np.array(1)))
+    positions = pt.op("Range", pt.constant(np.array(0)), length, pt.constant(np.array(1)))
+    integers = pt.constant(random.integers(0, 256, (32, 8)).astype(np.uint8))
+    table = pt.op("DequantizeLinear", integers, scale(0.1), pt.constant(np.uint8(9)))
+    graph = pt.Graph([pt.op("Add", quantized(x), quantized(pt.op("Gather", table, positions)))], [x])
+    check(graph, [{"x": numbers(n, s, 8)} for n, s in ((1, 1), (2, 7), (1, 32))], 1e-4)

@@ -21,15 +21,30 @@ from accelerators.tvm.kernels.shared.formulas import Numbers
 from accelerators.tvm.kernels.shared.matrices import make_following
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile, panel_tiles, share_out
+from accelerators.tvm.kernels.shared.panels import (
+    Panel,
+    PanelTile,
+    at_most,
+    by_height,
+    by_size,
+    panel_tiles,
+    share_out,
+)
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import start
+from accelerators.tvm.kernels.shared.tile import kept, pieces, start
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
 
 FEW = 8
 """For up to so many rows the matrix is made numbers in registers."""
+
+LOW = (1, 2, 3, 4)
+"""The heights of lower tiles of few rows, where any number of them may come."""
+
+MAKING = 4
+"""What making the numbers of a panel takes, beside what a row of a tile does."""
 
 CHAINS = 8
 """The least number of sums that are under way at once, so that no addition waits for the one before."""
@@ -96,12 +111,23 @@ class Writing:
     writer: Writer
 
     def write(self, machine: Machine) -> None:
-        """Tasks, then panels, then tiles of rows."""
-        packing, kernel = self.packing, self.kernel
-        few = self.rows <= FEW
-        most = self._most_rows(machine)
-        height = math.ceil(self.rows / math.ceil(self.rows / most))
-        tiles = math.ceil(self.rows / height)
+        """Code for few rows or for many; where any number of them may come for both, and for tiles of several heights."""
+        kernel, rows, most = self.kernel, self.rows, self._most_rows(machine)
+        if not isinstance(rows, Extent):
+            self._write(math.ceil(rows / math.ceil(rows / most)), rows <= FEW, machine)
+            return
+        low = {height: height + MAKING for height in (*(height for height in LOW if height < most), most)}
+        with kernel.when(as_index(rows) <= FEW):
+            by_size(kernel, rows, low, lambda height: self._write(height, True, machine))
+        with kernel.otherwise():
+            tall = PanelTile(most, PANEL, self.packing.lanes).heights()
+            by_height(kernel, rows, tall[1:], lambda tile: self._write(tile.rows, False, machine))
+
+    def _write(self, height: int, few: bool, machine: Machine) -> None:
+        """Tasks, then panels, then tiles of so many rows."""
+        packing, kernel, rows = self.packing, self.kernel, self.rows
+        is_open = isinstance(rows, Extent)
+        tiles = kept(kernel, "tiles", pieces(rows, height)) if is_open else math.ceil(rows / height)
         tall = PanelTile(height, PANEL, packing.lanes)
 
         def work(number: Value) -> Callable[[Value], None]:
@@ -112,7 +138,7 @@ class Writing:
                 self._for_width(number, lambda across: self._make_numbers(number, first, across, numbers, half))
 
             def each(t: Value) -> None:
-                row = start(t, height, self.rows)
+                row = kept(kernel, "row", start(t, height, rows)) if is_open else start(t, height, rows)
                 if numbers is None:
                     self._for_width(number, lambda across: self._thin(number, first, across, row, height, half))
                 else:
@@ -120,8 +146,8 @@ class Writing:
 
             return each
 
-        tasks = machine.tasks_for(self.rows * packing.columns * packing.depth, MATRIX_PRODUCTS)
-        share_out(kernel, packing.panels, tiles, min(tasks, packing.panels * tiles), work)
+        tasks = at_most(machine.tasks_for(rows * packing.columns * packing.depth, MATRIX_PRODUCTS), packing.panels * tiles)
+        share_out(kernel, packing.panels, tiles, tasks, work)
 
     def _most_rows(self, machine: Machine) -> int:
         """Rows of a tile whose sums fit the registers beside a panel's vectors."""

@@ -39,6 +39,9 @@ FEWEST = 16
 HEAVY = 1 << 20
 """With more bytes of weights than this, each is read once."""
 
+FAR = 512 << 10
+"""So many bytes of weights come from a farther cache than the core's own."""
+
 WHOLE = 256
 """The rows of a band that are multiplied by so many weights, where any number of rows may come."""
 
@@ -226,8 +229,9 @@ class Cut:
         return math.ceil(self.length / self.tile.rows)
 
     def heights(self) -> list[PanelTile]:
-        """Lower tiles and this one, enough for any number of rows."""
-        return PanelTile(self.tile.rows, self.tile.vectors, self.dot.lanes).heights()
+        """Lower tiles and this one, enough for any number of rows. Weights from a farther cache are read once for a few rows."""
+        tile = PanelTile(self.tile.rows, self.tile.vectors, self.dot.lanes)
+        return tile.heights(is_fetched=self.weight_bytes >= FAR)
 
     @property
     def blocks(self) -> int:
