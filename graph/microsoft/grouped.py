@@ -50,7 +50,7 @@ def attention(w: Writing) -> Graph:
     scores = _capped(w, scores)
     if w.has(10):
         scores = w.op("Add", scores, _bias(w, read))
-    hidden = w.op("Where", _seen(w, read, keys), w.array(0.0, np.float32), w.array(-np.inf, np.float32))
+    hidden = w.op("Where", _seen(w, read, keys), w.like(0, 0.0), w.like(0, -np.inf))
     scores = w.op("Add", scores, w.op("Unsqueeze", hidden, w.array([2])))
     mixed = w.op("MatMul", w.op("Softmax", scores, axis=-1), beside[1])
     whole = w.op("Reshape", mixed, w.array([0, read.heads, -1, _size(w)]))
@@ -64,7 +64,7 @@ def appended(w: Writing) -> Graph:
         raise NoBody("a bias, or no cache, is not known here", where=w.where)
     keys, values = (w.op("Concat", w.input(i), new, axis=2) for i, new in ((3, read.keys), (4, read.values)))
     scores = w.op("MatMul", read.queries, w.op("Transpose", _repeated(w, read, keys), perm=[0, 1, 3, 2]))
-    hidden = w.op("Where", _seen(w, read, keys), _capped(w, scores), w.array(-np.inf, np.float32))
+    hidden = w.op("Where", _seen(w, read, keys), _capped(w, scores), w.like(0, -np.inf))
     mixed = w.op("MatMul", w.op("Softmax", hidden, axis=-1), _repeated(w, read, values))
     return w.done(_side_by_side(w, mixed), keys, values)
 
@@ -77,8 +77,8 @@ def _repeated(w: Writing, read: _Read, x: NodeEntry) -> NodeEntry:
 
 def _capped(w: Writing, scores: NodeEntry) -> NodeEntry:
     """The scores, scaled, and bent towards a number that none is above."""
-    scores, cap = w.op("Mul", scores, w.array(_scale(w), np.float32)), float(w.attr("softcap", 0.0))
-    return w.op("Mul", w.op("Tanh", w.op("Div", scores, w.array(cap, np.float32))), w.array(cap, np.float32)) if cap else scores
+    scores, cap = w.op("Mul", scores, w.like(0, _scale(w))), float(w.attr("softcap", 0.0))
+    return w.op("Mul", w.op("Tanh", w.op("Div", scores, w.like(0, cap))), w.like(0, cap)) if cap else scores
 
 
 def rotary(w: Writing) -> Graph:
@@ -209,7 +209,7 @@ def _written(w: Writing, i: int, new: NodeEntry, read: _Read, places: NodeEntry)
     """A cache with what is new written behind what counts of each sequence."""
     if not w.has(i):
         return new
-    room = w.op("Expand", w.array(0.0, np.float32), _of_new(w, read, _size(w)))
+    room = w.op("Expand", w.like(0, 0.0), _of_new(w, read, _size(w)))
     return w.op("ScatterND", w.op("Concat", w.input(i), room, axis=2), places, new)
 
 

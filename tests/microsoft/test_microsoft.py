@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import onnx
 import pytest
 
 import partita as pt
 from graph.microsoft.table import _MEANINGS
-from tests.microsoft.nodes import ALL, RANDOM, SHARED, Case
+from tests.microsoft.nodes import ALL, GROUPED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
 
@@ -125,6 +126,30 @@ def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direc
 def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
     with pytest.raises(pt.PartitaError, match=reason):
         pt.compile(pt.load(case.model()), "reference")(case.feeds)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "reason"),
+    [([None] * 4 + [np.ones(4, "f")], {}, "its input 11 is not known"),
+     ([], {"smooth_softmax": 1}, "its attribute smooth_softmax is 1, and only 0 is known")],
+)
+def test_cpu_says_why_it_does_not_take_an_op_apart(inputs: Sequence[Array | None], attributes: dict[str, int], reason: str):
+    case = GROUPED[3]
+    other = attrs.evolve(case, inputs=[*case.inputs, *inputs], attributes={**case.attributes, **attributes})
+    with pytest.raises(pt.PartitaError, match=f"cpu: TVM has no op com.microsoft.GroupQueryAttention: {reason}"):
+        pt.compile(pt.load(other.model()), "cpu")
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_grouped_heads_of_halves(device: str):
+    """Within what halves round, as after a product and a Softmax."""
+    case = next(case for case in GROUPED if "softcap" in case.attributes)
+    halves = [given.astype(np.float16) if given.dtype == np.float32 else given for given in case.inputs]
+    case = attrs.evolve(case, inputs=halves)
+    wanted = _theirs(case.model(), case.feeds)
+    for result, want in zip(pt.compile(pt.load(case.model()), device)(case.feeds), wanted, strict=True):
+        assert (result.dtype, result.shape) == (np.float16, want.shape)
+        assert np.abs(result.astype("f") - want.astype("f")).max() <= 4e-3
 
 
 def test_a_cache_whose_past_and_present_share_a_buffer_is_an_error():

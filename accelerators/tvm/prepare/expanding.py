@@ -13,7 +13,7 @@ from accelerators.tvm.prepare.single import alone
 from graph.build import CALL_DOMAIN
 from graph.errors import PartitaError
 from graph.graph import Graph
-from graph.microsoft import NoBody, body_of, is_known, needed_opset
+from graph.microsoft import NoBody, body_of, is_known, needed_opset, why_unknown
 from graph.node import Node
 from graph.numerics.evaluate import defaults
 from graph.ops import is_random
@@ -40,9 +40,12 @@ def expanded(node: Node, graph: Graph) -> Node | None:
     """A call of the op's body that replaces the node; None if there is no body for this opset and these inputs."""
     if not all(node.output_names):
         return None
-    body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
+    try:
+        body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
+    except NoBody:
+        return None
     read = [] if body is None else [variable.name for variable in body.inputs]
-    if body is None and not is_known(node):
+    if body is None:
         body, read = _onnx_body(node, graph)
     if body is None:
         return None
@@ -51,16 +54,24 @@ def expanded(node: Node, graph: Graph) -> Node | None:
     return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node))
 
 
-def _microsoft_body(node: Node, graph: Graph) -> Graph | None:
-    """The body of an op of onnxruntime's, if the graph's opset has all ops that it needs."""
-    version = graph.opsets.get("", 1)
-    if needed_opset(node) > version:
-        return None
-    values = [None if entry is None else entry.node.value for entry in node.inputs]
+def why_whole(node: Node, graph: Graph) -> str | None:
+    """Why an op of onnxruntime's is not taken apart here; None for one that is, and for all others."""
+    if not is_known(node):
+        return why_unknown(node)
     try:
-        body = body_of(node, [None if entry is None else entry.type for entry in node.inputs], values, version)
-    except NoBody:
-        return None
+        _microsoft_body(node, graph)
+    except NoBody as error:
+        return error.cause
+    return None
+
+
+def _microsoft_body(node: Node, graph: Graph) -> Graph:
+    """The body of an op of onnxruntime's; `NoBody` says why there is none, as where the graph's opset lacks an op of it."""
+    version, needed = graph.opsets.get("", 1), needed_opset(node)
+    if needed > version:
+        raise NoBody(f"its parts are ops of opset {needed}, and the graph's is {version}", where=f"node {node.name!r}")
+    values = [None if entry is None else entry.node.value for entry in node.inputs]
+    body = body_of(node, [None if entry is None else entry.type for entry in node.inputs], values, version)
     return body.evolve(opsets=graph.opsets)
 
 

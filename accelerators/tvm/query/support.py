@@ -33,6 +33,7 @@ from accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
 from accelerators.tvm.prepare.einsum_groups import groups_of
 from accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
 from accelerators.tvm.prepare.einsum_matmul import product_of
+from accelerators.tvm.prepare.expanding import why_whole
 from accelerators.tvm.prepare.halves import is_widened
 from accelerators.tvm.prepare.single import alone
 from accelerators.tvm.prepare.whole_products import REFUSAL as APART
@@ -169,7 +170,8 @@ def _refusal(node: Node, graph: Graph) -> str | None:
     if is_random(node):
         return "random numbers differ from run to run, and TVM has no generator for ONNX's"
     if node.domain and extensions.find(node) is None:
-        return f"TVM has no op {node.domain}.{node.op}"
+        why = why_whole(node, graph)
+        return f"TVM has no op {node.domain}.{node.op}" + (f": {why}" if why else "")
     values = (*node.reads, *(e for e in node.outputs if e.name))
     if len(values) > MOST_VALUES:
         return f"{node.op} has {len(values):,} inputs and outputs: kernels are made for {MOST_VALUES:,} at most"
