@@ -15,7 +15,7 @@ from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
 from accelerators.tvm.sizes.pasts import READERS
 from accelerators.tvm.sizes.quotients import Floor, floor_named
 from accelerators.tvm.sizes.rounded import Rounded
-from accelerators.tvm.sizes.vectors import LONGEST, Vector, vector_made
+from accelerators.tvm.sizes.vectors import DEEPEST, LONGEST, Vector, vector_made
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.ops.fitting import Fit, fits
@@ -69,7 +69,7 @@ class Reading:
         if len(shapes) != len(node.output_names):
             raise CompileError(f"{node.op} makes {len(node.output_names)} results, and {len(shapes)} have known sizes")
         self._sizes.update(zip(node.outputs, shapes, strict=True))
-        vector = vector_made(self, node) if len(node.output_names) == 1 and len(shapes[0]) < 2 else None
+        vector = vector_made(self, node) if len(node.output_names) == 1 and len(shapes[0]) <= DEEPEST else None
         if vector is not None:
             self._vectors[node[0]] = vector
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from accelerators.tvm.sizes.reading import Reading
 
 Vector = np.ndarray[Any, Any]
-"""An object array of at most one dimension: numbers, extents and truth values; None where an element is not known."""
+"""An object array of at most two dimensions: numbers, extents and truth values; None where an element is not known."""
+
+DEEPEST = 2
+"""The most dimensions of what is followed: amounts of padding stand in pairs, where torch's older exporter turns them round."""
 
 LONGEST = 64
 """Vectors of more elements are not followed."""
@@ -52,10 +55,11 @@ def _gather(reading: Reading, node: Node) -> Vector | None:
 
 def _slice(reading: Reading, node: Node) -> Vector | None:
     given = _given(reading, node)
-    if given is None or len(given) < 3 or given[0].ndim != 1 or not all(map(_all_numbers, given[1:])) or given[1].size != 1:
+    if given is None or len(given) < 3 or not given[0].ndim or not all(map(_all_numbers, given[1:])) or given[1].size != 1:
         return None
     start, end, *rest = (int(vector.reshape(-1)[0]) for vector in given[1:])
-    return given[0][start : end : rest[1] if len(rest) > 1 else 1]
+    axis, step = [*rest, 0, 1][:2] if len(rest) != 1 else (rest[0], 1)
+    return given[0][(slice(None),) * (axis % given[0].ndim) + (slice(start, end, step),)]
 
 
 def _concat(reading: Reading, node: Node) -> Vector | None:
@@ -78,7 +82,12 @@ def _moved(reading: Reading, node: Node) -> Vector | None:
         return None
     shape = reading.sizes(node[0])
     numbers = tuple([size for size in shape if isinstance(size, int)])
-    return vector.reshape(numbers) if len(numbers) == len(shape) < 2 else None
+    return vector.reshape(numbers) if len(numbers) == len(shape) <= DEEPEST else None
+
+
+def _turned(reading: Reading, node: Node) -> Vector | None:
+    vector = reading.known(node.inputs[0])
+    return None if vector is None else vector.transpose(node.attrs.get("perm"))
 
 
 def _cast(reading: Reading, node: Node) -> Vector | None:
@@ -198,7 +207,7 @@ def _all_numbers(vector: Vector) -> bool:
 
 _RULES: Mapping[str, Callable[[Reading, Node], Vector | None]] = {
     "Shape": _shape, "Size": _size, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Where": _where,
-    "Cast": _cast, "CastLike": _cast,
+    "Cast": _cast, "CastLike": _cast, "Transpose": _turned,
     "Equal": _joined(_equal), "ConstantOfShape": _constant_of_shape, "ReduceProd": _product, "Div": _divided, "Mod": _remainder,
     "Add": _joined(lambda a, b: a + b), "Sub": _joined(lambda a, b: a - b), "Mul": _joined(lambda a, b: a * b),
     "Max": _joined(_larger), "Min": _joined(_smaller), "Neg": _negated,

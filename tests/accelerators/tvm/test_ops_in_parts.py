@@ -130,6 +130,20 @@ def padded_to(x: pt.Node, axis: int, multiple: int) -> pt.Node:
     return pt.op("Pad", x, pt.op("Concat", whole(0), lacking, axis=0), None, whole(axis))
 
 
+def test_amounts_of_padding_that_are_turned_round_in_pairs() -> None:
+    """As torch's older exporter writes F.pad: from the last dimension to the first, before and after."""
+    x = pt.variable("x", "float32", ("N", "H", "W", 8))
+    lacking = [pt.op("Mod", pt.op("Sub", whole(4), pt.op("Mod", length_of(x, axis), whole(4))), whole(4)) for axis in (2, 1)]
+    given = pt.op("Concat", whole(0), whole(0), whole(0), lacking[0], whole(0), lacking[1], axis=0)
+    missing = pt.op("ConstantOfShape", pt.op("Sub", whole(8), pt.op("Shape", given)), value=np.zeros(1, np.int64))
+    pairs = pt.op("Reshape", pt.op("Concat", given, missing, axis=0), whole(-1, 2))
+    turned = pt.op("Slice", pairs, whole(-1), whole(-(2**63) + 1), whole(0), whole(-1))
+    pads = pt.op("Cast", pt.op("Reshape", pt.op("Transpose", turned, perm=[1, 0]), whole(-1)), to="int64")
+    padded = pt.op("Pad", x, pads, pt.constant(np.float32(0)))
+    blocks = pt.op("Reshape", padded, whole(0, -1, 4, 8))
+    check(pt.Graph([padded, blocks], [x]), [{"x": numbers(n, *sides, 8)} for n, sides in ((1, (4, 8)), (2, (5, 6)), (1, (7, 9)))])
+
+
 def test_windows_of_padded_patches() -> None:
     """Swin pads its patches to whole windows, cuts what the windows become to what there was, and merges patches two by two."""
     image = pt.variable("image", "float32", ("N", 3, "H", "W"))
