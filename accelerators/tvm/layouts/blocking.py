@@ -22,12 +22,13 @@ from accelerators.tvm.bodies.blocked import (
 )
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.kernels.moves.enlarging import whole_factors
+from accelerators.tvm.kernels.shared.phases import Kind
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
 from accelerators.tvm.layouts.blocked_forms import Forms
 from accelerators.tvm.layouts.half_images import is_blocked_alone
 from accelerators.tvm.layouts.shuffles import find_shuffles
-from accelerators.tvm.layouts.transposing import find_phases
+from accelerators.tvm.layouts.transposing import Phases, find_phases
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
 from accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
@@ -139,24 +140,26 @@ class _Blocking:
         return convolution.evolve(op="DepthwiseConv")
 
     def _transposed(self, node: Node, shape: tuple[int, ...]) -> Node | None:
-        """A convolution that makes all phases, and the phases dealt out."""
-        source, image = node.inputs[0], real_shape(node.inputs[0])
-        phases = find_phases(node, self.lanes)
-        if phases is None or source is None or image is None:
+        """A convolution for each kind of phases, and the phases dealt out."""
+        source, phases = node.inputs[0], find_phases(node, self.lanes)
+        if phases is None or source is None:
             return None
-        weight, *biases = [entry.node.value for entry in node.reads[1:]]
-        arrays = [phases.weights(weight), *map(phases.bias, biases)]  # type: ignore[arg-type]
-        rest = [self.forms.new_constant(a, f"{node.name}_phases_{i}") for i, a in enumerate(arrays)]
-        window, read = phases.window, self.forms.need_blocked(source, node).entry
-        name = self.forms.name(f"{node.name}_phases")
-        phase_shape = (shape[0], phases.outs, *window.out)
-        more = {"plain": 0, "channels": image[1], "outs": phases.outs, "group": 1, "shuffle": 1}
-        inner = on_blocks(node, (read, *rest), phase_shape, self.lanes, **window_attributes(window), **more)
-        origin = {ORIGIN: "\n".join(origins_of(node))}
-        kept = self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))
-        dealt = {"strides": phases.strides, "pads": phases.before, "phases": window.out}
+        parts = tuple(self._phases(node, source, phases, kind) for kind in phases.kinds)
+        dealt = {"strides": phases.strides, "pads": phases.before, "taps": phases.taps, "phases": phases.window(phases.alike).out}
         out = {"result": list(shape[2:]), **{name: list(pair) for name, pair in dealt.items()}}
-        return on_blocks(node, (kept[0],), shape, self.lanes, **out).evolve(op="Interleave")
+        return on_blocks(node, parts, shape, self.lanes, **out).evolve(op="Interleave")
+
+    def _phases(self, node: Node, source: NodeEntry, phases: Phases, kind: Kind) -> NodeEntry:
+        """The convolution that makes the phases of a kind."""
+        image, name = real_shape(source) or (), self.forms.name(f"{node.name}_phases")
+        weight, *biases = [entry.node.value for entry in node.reads[1:]]
+        arrays = [phases.weights(weight, kind), *(phases.bias(bias, kind) for bias in biases)]  # type: ignore[arg-type]
+        rest = [self.forms.new_constant(a, f"{name}_{i}") for i, a in enumerate(arrays)]
+        window, read, outs = phases.window(kind), self.forms.need_blocked(source, node).entry, phases.outs(kind)
+        shape, more = (image[0], outs, *window.out), {"plain": 0, "channels": image[1], "outs": outs, "group": 1, "shuffle": 1}
+        inner = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
+        origin = {ORIGIN: "\n".join(origins_of(node))}
+        return self.rewriter.keep(inner.evolve(name=name, op="Conv", output_names=(name,), metadata=origin))[0]
 
     def _resize(self, node: Node, shape: tuple[int, ...]) -> Node | None:
         source, image = node.inputs[0], real_shape(node.inputs[0])

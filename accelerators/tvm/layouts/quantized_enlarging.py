@@ -39,7 +39,8 @@ def transposed(walk: Walk, node: Node) -> bool | None:
         return None
     phases = Phases(image[2:], shape[2:], array.shape[2:], strides, pads[:2], shape[1])  # type: ignore[arg-type]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    packed, times = phases.weights(_beside(array, groups)), phases.outs // shape[1]
+    alike = phases.alike
+    packed, times, outs = phases.weights(_beside(array, groups), alike), alike.count, phases.outs(alike)
     sums = sums_of(scaling, packed, np.tile(scales.reshape(-1), groups) if scales.size > 1 else scales, bias, times)
     if sums is None or (sums[2] is not None and sums[2].node.value is None):
         return None
@@ -49,14 +50,14 @@ def transposed(walk: Walk, node: Node) -> bool | None:
     if wanted is not None and added is None and is_lossless(factor / np.float64(wanted.scale)):
         factor = (factor / np.float64(wanted.scale)).astype(np.float32)
         rounding = Scaling(np.float32(1.0), wanted.point, None)  # type: ignore[arg-type]
-    order = np.arange(phases.outs).reshape(times, groups, -1).swapaxes(0, 1).reshape(-1)
-    read, geometry = _image_of(walk, node, source, phases.outs)
-    window, new = phases.window, walk.sides.new_constant
-    more = {**geometry, "plain": 0, "outs": phases.outs, "batch": shape[0], "zero": scaling.unsigned_point}
+    order = np.arange(outs).reshape(times, groups, -1).swapaxes(0, 1).reshape(-1)
+    read, geometry = _image_of(walk, node, source, outs)
+    window, new = phases.window(alike), walk.sides.new_constant
+    more = {**geometry, "plain": 0, "outs": outs, "batch": shape[0], "zero": scaling.unsigned_point}
     inputs = (read, new(packed[order], f"{node.name}_weight"), new(beginning[order], f"{node.name}_beginning"),
               new(factor.reshape(-1)[order] if factor.size > 1 else factor.reshape(()), f"{node.name}_scale"))
-    is_alone = geometry["group"] == geometry["channels"] == phases.outs
-    size, op = (shape[0], *window.out, phases.outs), "Depthwise" if is_alone else "Product"
+    is_alone = geometry["group"] == geometry["channels"] == outs
+    size, op = (shape[0], *window.out, outs), "Depthwise" if is_alone else "Product"
     number = walk.helper(node, op, inputs, size, {**window_attributes(window), **more}, "float32", DOMAIN)
     if added is not None and added.node.value is not None:
         spread = new(np.tile(added.node.value.reshape(-1), times)[order], f"{node.name}_bias")

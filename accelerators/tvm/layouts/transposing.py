@@ -1,15 +1,20 @@
 """A transposed convolution as a convolution with a set of output channels for each phase of its stride; the phases are dealt out.
 
 Position q of the result is row u = (q + pad) // stride of phase (q + pad) % stride; phase r sums the taps r, r + stride, ... over
-the rows u, u - 1, ... of the image. Taps that a phase does not have are zero."""
+the rows u, u - 1, ... of the image. Phases that have as many taps as each other are one convolution: a tap that a phase does not
+have cannot be zero, since an infinite number of the image would make NaN of it. Integers are finite, and one convolution makes
+all of their phases."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
 
+from accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.window import Pair, Window
 from graph.node import Node
@@ -37,38 +42,45 @@ class Phases:
     """Output channels of a phase, whole blocks."""
 
     @property
-    def window(self) -> Window:
-        """The convolution that makes all phases."""
-        taps = [math.ceil(k / s) for k, s in zip(self.taps, self.strides)]
-        rows = [(q - 1 + b) // s + 1 for q, b, s in zip(self.out, self.before, self.strides)]
-        return Window(self.sizes, _pair(rows), _pair(taps), (1, 1), (1, 1), _pair([t - 1 for t in taps]))
+    def kinds(self) -> list[Kind]:
+        """The phases by the number of their taps."""
+        return kinds_of(self.taps, self.strides)
 
     @property
-    def outs(self) -> int:
-        """The number of output channels of all phases."""
-        return self.channels * math.prod(self.strides)
+    def alike(self) -> Kind:
+        """All phases, where taps that one does not have are zero."""
+        return all_alike(self.taps, self.strides)
 
-    def weights(self, array: Array) -> Array:
+    def window(self, kind: Kind) -> Window:
+        """The convolution that makes these phases."""
+        rows = [(q - 1 + b) // s + 1 for q, b, s in zip(self.out, self.before, self.strides)]
+        return Window(self.sizes, _pair(rows), _pair(kind.taps), (1, 1), (1, 1), _pair([t - 1 for t in kind.taps]))
+
+    def outs(self, kind: Kind) -> int:
+        """The number of output channels of these phases."""
+        return self.channels * kind.count
+
+    def weights(self, array: Array, kind: Kind) -> Array:
         """[C, O, kh, kw] as [phase, O, C, taps down, taps across]."""
         ins, outs, high, wide = array.shape
-        (down, across), taps = self.strides, self.window.taps
-        split = np.zeros((down, across, self.channels, ins, *taps), array.dtype)
-        for i in range(high):
-            for j in range(wide):
-                at = taps[0] - 1 - i // down, taps[1] - 1 - j // across
-                split[i % down, j % across, :outs, :, at[0], at[1]] = array[:, :, i, j].T
-        return split.reshape(self.outs, ins, *taps)
+        (down, across), (top, left), taps = self.strides, kind.firsts, kind.taps
+        split = np.zeros((*kind.counts, self.channels, ins, *taps), array.dtype)
+        for i, j in itertools.product(range(high), range(wide)):
+            row, column = i % down - top, j % across - left
+            if 0 <= row < kind.counts[0] and 0 <= column < kind.counts[1]:
+                split[row, column, :outs, :, taps[0] - 1 - i // down, taps[1] - 1 - j // across] = array[:, :, i, j].T
+        return split.reshape(self.outs(kind), ins, *taps)
 
-    def bias(self, array: Array) -> Array:
+    def bias(self, array: Array, kind: Kind) -> Array:
         """The bias for each phase."""
-        spread = np.zeros((math.prod(self.strides), self.channels), array.dtype)
+        spread = np.zeros((kind.count, self.channels), array.dtype)
         spread[:, : array.size] = array
         return spread.reshape(-1)
 
 
 def find_phases(node: Node, lanes: int) -> Phases | None:
     """The geometry of a ConvTranspose by constant weights on images [N, C, H, W], its channels in blocks of so many; None for
-    groups, dilations, sizes that are worked out from the result's, and too many phases."""
+    groups, dilations, sizes that are worked out from the result's, phases without a tap, and too many of them."""
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     is_plain = tuple(node.attrs.get("dilations") or (1, 1)) == (1, 1) and int(node.attrs.get("group", 1)) == 1
     is_automatic = node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(node.attrs.get("output_shape"))
@@ -77,6 +89,8 @@ def find_phases(node: Node, lanes: int) -> Phases | None:
     weight, *biases = [None if entry is None else entry.node.value for entry in node.inputs[1:]]
     strides = tuple(node.attrs.get("strides") or (1, 1))
     if weight is None or any(bias is None for bias in biases) or not has_few_phases(strides):
+        return None
+    if not have_taps(weight.shape[2:], strides):
         return None
     before = tuple(node.attrs.get("pads") or (0,) * 4)[:2]
     channels = math.ceil(result[1] / lanes) * lanes
@@ -88,5 +102,5 @@ def has_few_phases(strides: tuple[int, ...]) -> bool:
     return math.prod(strides) <= MOST_PHASES
 
 
-def _pair(values: list[int]) -> Pair:
+def _pair(values: Sequence[int]) -> Pair:
     return values[0], values[1]

@@ -4,14 +4,16 @@ each dimension. A vector of channels is moved, or mixed, as a whole."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Value, float32
+from accelerators.tvm.kernels.language import Kernel, Value, all_of, float32
 from accelerators.tvm.kernels.shared.between import between
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
 from accelerators.tvm.kernels.shared.numbers import read, write
+from accelerators.tvm.kernels.shared.phases import kinds_of
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.kernels.shared.tile import kept, smaller
@@ -22,25 +24,31 @@ from graph.node import Node
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
-    """Rows and columns of all phases between each other."""
+    """Rows and columns of all phases between each other; those of each kind come from a value of their own."""
     root, problem = next(node for node in body.ops if node.domain == DOMAIN), Problem.of(body)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
-    result, source = real_shape(root[0]), problem.position(root.inputs[0])
-    if after is None or result is None or source is None:
+    result, sources = real_shape(root[0]), [problem.position(entry) for entry in root.inputs]
+    if after is None or result is None:
         return None
     batch, blocks, _, lanes = result
-    (high, wide), (down, across), (top, left), (_, width) = (
-        root.attrs[name] for name in ("result", "strides", "pads", "phases")
+    (high, wide), strides, (top, left), (_, width), taps = (
+        root.attrs[name] for name in ("result", "strides", "pads", "phases", "taps")
     )
     kernel, inputs, outputs = problem.kernel("interleave", after.operands, [after.results] * len(problem.outputs))
-    writer = Writer(after, inputs, outputs)
+    writer, kinds = Writer(after, inputs, outputs), kinds_of(taps, strides)
+    read_from = [inputs[position] for position in sources if position is not None]
 
     def row(n: Value, block: Value, h: Value) -> None:
-        with kernel.loop(wide, "w") as w, kernel.lanes(lanes) as lane:
-            phase = (h + top) % down * across + (w + left) % across
-            pixel = (h + top) // down * width + (w + left) // across
-            number = read(inputs[source], (n, phase * blocks + block, pixel, lane))
-            writer.store(number, (n, block, h * wide + w, lane))
+        with kernel.loop(wide, "w") as w:
+            phase = kernel.name_value("down", (h + top) % strides[0]), kernel.name_value("across", (w + left) % strides[1])
+            pixel = kernel.name_value("pixel", (h + top) // strides[0] * width + (w + left) // strides[1])
+            for kind, source in zip(kinds, read_from, strict=True):
+                own = [at - first for at, first in zip(phase, kind.firsts, strict=True)]
+                bounds = zip(own, kind.counts, strides, strict=True)
+                tests = [(at >= 0) & (at < count) for at, count, stride in bounds if count < stride]
+                with kernel.when(all_of(tests)) if tests else nullcontext(), kernel.lanes(lanes) as lane:
+                    number = read(source, (n, (own[0] * kind.counts[1] + own[1]) * blocks + block, pixel, lane))
+                    writer.store(number, (n, block, h * wide + w, lane))
 
     _each_row(kernel, batch, blocks, high, wide * lanes, machine, row)
     return problem.draft(kernel, "interleave")
