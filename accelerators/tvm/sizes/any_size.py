@@ -27,8 +27,8 @@ KEPT_BYTES = 64 << 20
 LITTLE = 1 << 16
 """Where a size is 0, numpy computes what is left to be computed of values of so many numbers each."""
 
-MOST = 2**31
-"""Kernels count places in 32 bits."""
+MOST = 2**31 - 2**16
+"""Kernels count places in 32 bits, and up to whole parts of as many as they work on at once."""
 
 NUMBER = 4
 """The bytes that most numbers take."""

@@ -10,17 +10,23 @@ from graph.graph import Graph
 FEW = 8
 """With fewer rows than that in its products a size is compiled by itself."""
 
+IMAGES = frozenset(("Conv", "ConvTranspose"))
+"""The products whose rows are pixels."""
+
+PRODUCTS = IMAGES | {"MatMul", "Gemm"}
+
 
 def enough_rows(graph: Graph) -> tuple[Extent, ...]:
     """What is no less than zero where products of any rows by constants have enough of them, the larger ones counting more. Those
-    of a convolution are the pixels of all images."""
+    of a convolution are the pixels of all images, of a transposed one those that it reads."""
     room: Size = 0
     for node in graph.nodes:
-        weight = node.inputs[1] if node.op in ("Conv", "MatMul", "Gemm") else None
+        weight = node.inputs[1] if node.op in PRODUCTS else None
         if weight is None or weight.node.value is None:
             continue
-        shape = sizes_of(node[0].type)
-        ways = () if shape is None else (shape[0], *shape[2:]) if node.op == "Conv" else shape[:-1]
+        counted = node.reads[0] if node.op == "ConvTranspose" else node[0]
+        shape = sizes_of(counted.type)
+        ways = () if shape is None else (shape[0], *shape[2:]) if node.op in IMAGES else shape[:-1]
         rows = math.prod(ways)
         if isinstance(rows, Extent):
             room = room + (rows - FEW) * int(weight.node.value.size)

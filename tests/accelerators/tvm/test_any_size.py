@@ -338,6 +338,14 @@ def test_all_that_stays_an_image_of_a_signal() -> None:
     check(pt.Graph(outputs), [{"x": numbers(n, 3, length)} for n, length in [(1, 2), (2, 14), (1, 400)]], 1e-4)
 
 
+def test_counts_that_32_bits_hold_only_just_are_compiled_for_each_size() -> None:
+    """A kernel that rounds up to whole parts would count beyond them."""
+    for_any = specialized(pt.compile(pt.Graph([pt.op("Relu", pt.variable("x", "float32", ("N",)))]), "cpu")).any_size
+    assert for_any is not None
+    assert for_any.given(((2**31 - 2**17,),), [None]) == [None]
+    assert for_any.given(((2**31 - 127,),), [None]) is None
+
+
 def test_a_setting_by_which_each_size_is_compiled() -> None:
     x = pt.variable("x", "float32", ("N", 24))
     graph = pt.Graph([pt.op("MatMul", x, pt.constant(numbers(24, 32)))])

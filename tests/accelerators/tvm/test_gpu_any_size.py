@@ -187,6 +187,18 @@ def test_products_of_few_rows_are_compiled_for_their_size(monkeypatch: pytest.Mo
     assert specialized(model).sizes == (((7, 24),),)
 
 
+def test_transposed_convolutions_of_few_pixels_are_compiled_for_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are the pixels that it reads: four of each image."""
+    monkeypatch.setattr(enough_rows, "FEW", 8)
+    x = pt.variable("x", "float32", ("N", 3, 2, 2))
+    graph = pt.Graph([pt.op("ConvTranspose", x, pt.constant(numbers(3, 5, 3, 3)), strides=[2, 2])])
+    model, reference = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "reference")
+    agrees(model, reference, {"x": numbers(2, 3, 2, 2)})
+    data = numbers(1, 3, 2, 2)
+    np.testing.assert_allclose(model(data)[0], reference(data)[0], rtol=1e-4, atol=1e-5)
+    assert specialized(model).sizes == (((1, 3, 2, 2),),)
+
+
 def test_each_size_is_compiled_by_itself_where_that_is_asked_for() -> None:
     model = pt.compile(layers(), "opencl", config={**CONFIG, "ANY_SIZE": False})
     model(numbers(1, 3, 24))
