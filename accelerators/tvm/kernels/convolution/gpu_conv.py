@@ -71,10 +71,11 @@ def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
     return elements[0].bits // 8 if has_tensor_cores(machine, *elements) else 0
 
 
-def best_tile(image: Image, machine: Machine, size: int) -> BlockTile | TensorTile:
+def best_tile(image: Image, machine: Machine, size: int, kinds: int = 1) -> BlockTile | TensorTile:
     """The cut that takes the fewest cycles, of those whose threads stay at one column; on tensor cores, for numbers of `size`
-    bytes, unless that is 0. Of images of any size it is the one for as many pixels as are usual, for fewer and for more."""
-    gpu, works = machine.gpu, _works(image, size or 4)
+    bytes, unless that is 0. Of images of any size it is the one for as many pixels as are usual, for fewer and for more. Output
+    channels of so many kinds share no tile."""
+    gpu, works = machine.gpu, _works(image, size or 4, kinds)
     if size:
         tensor = [tile for tile in tensor_tiles(gpu, size) if tile.slice_threads % tile.columns == 0]
         return choose("tile", tensor, ranking_of_all(tensor, [partial(tensor_demand, work=work) for work in works], gpu))
@@ -82,16 +83,38 @@ def best_tile(image: Image, machine: Machine, size: int) -> BlockTile | TensorTi
     return choose("tile", single, ranking_of_all(single, [partial(demand, work=work) for work in works], gpu))
 
 
-def _works(image: Image, size: int) -> list[Work]:
+def _works(image: Image, size: int, kinds: int) -> list[Work]:
     """The products that a cut is chosen for: one, but for images of any size."""
-    outs, depth, weights = image.outs // image.groups, image.depth, image.outs * image.depth
+    parts, weights = image.groups * kinds, image.outs * image.depth
+    outs, depth = -(-image.outs // parts), image.depth
     if not image.is_any:
         stored = image.batch * image.channels * math.prod(image.sizes)
-        return [Work(outs, image.batch * image.pixels, depth, image.groups, size, stored + weights)]
+        return [Work(outs, image.batch * image.pixels, depth, parts, size, stored + weights)]
     usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(image.channels, image.outs) ** 2
     pixels = min(max(usual, 7 * 7), 224 * 224)
     counts = [pixels // 4, pixels, 4 * pixels, 16 * pixels]
-    return [Work(outs, columns, depth, image.groups, size, columns * image.channels + weights) for columns in counts]
+    return [Work(outs, columns, depth, parts, size, columns * image.channels + weights) for columns in counts]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Band:
+    """The rows of a block, which are output channels of one group, and what they see of the image. Where not all channels see the
+    same, that follows from the block."""
+
+    top: Value
+    """The first of them."""
+    rows: Operand
+    """How many rows there are altogether."""
+    filter: tuple[Operand, ...]
+    """The filter's spatial sizes."""
+    before: tuple[Operand, ...]
+    """The padding before the first pixel."""
+    depth: Operand
+    """The products in each sum."""
+
+
+Place = tuple[Value, Value, Value]
+"""A picture, one of the rows of a block's group and kind, and a pixel."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -123,66 +146,82 @@ class Layer:
         return self.tile.steps(self.image.depth) * self.tile.slices
 
     @property
+    def down(self) -> int:
+        """The tiles along the rows."""
+        return -(-self.outs // self.tile.rows)
+
+    @property
     def blocks(self) -> tuple[Operand, int]:
         """The tiles along the columns and along the rows."""
-        return parts_of(self.image.batch * self.image.pixels, self.tile.columns), -(-self.outs // self.tile.rows)
+        return parts_of(self.image.batch * self.image.pixels, self.tile.columns), self.down
 
     @property
     def weights(self) -> int:
         """How many numbers the packed weights are."""
-        return self.image.groups * self.blocks[1] * self.steps * self.tile.depth * self.tile.rows
+        return self.image.groups * self.down * self.steps * self.tile.depth * self.tile.rows
 
     def pack(self, array: Array) -> Array:
         """The weights [group, tile, step, depth, output channel], with zeros where a tile reaches beyond; for tensor cores each
         step has its channels first."""
         image, rows, deep = self.image, self.tile.rows, self.tile.depth
         is_turned = isinstance(self.tile, TensorTile)
-        grouped = array.reshape(image.groups, self.outs, self.inner, image.taps)
-        ordered = grouped.transpose(0, 3, 2, 1) if self.by_taps else grouped.transpose(0, 2, 3, 1)
-        matrix = ordered.reshape(image.groups, image.depth, self.outs)
-        shape = (image.groups, self.blocks[1], self.steps, *((rows, deep) if is_turned else (deep, rows)))
+        shape = (image.groups, self.down, self.steps, *((rows, deep) if is_turned else (deep, rows)))
         packed = new_weight(shape, array.dtype)
         packed[...] = np.zeros((), array.dtype)
-        for group in range(image.groups):
-            for block in range(self.blocks[1]):
-                steps = packed[group, block].swapaxes(1, 2) if is_turned else packed[group, block]
-                lay_steps(steps, matrix[group, :, block * rows : (block + 1) * rows])
+        for group, bands in enumerate(packed):
+            self.lay_out(bands.swapaxes(2, 3) if is_turned else bands, array, group)
         return round_to_tf32(packed.reshape(-1)) if is_turned and packed.dtype == np.float32 else packed.reshape(-1)
+
+    def lay_out(self, bands: Array, array: Array, group: int) -> None:
+        """Fill the tiles [tile, step, depth, output channel] of a group with its part of the weights."""
+        self.lay_rows(bands, array.reshape(self.image.groups, self.outs, self.inner, self.image.taps)[group])
+
+    def lay_rows(self, bands: Array, weights: Array) -> None:
+        """Fill tiles with rows [output channel, channel, tap]."""
+        matrix, rows = weights.transpose((2, 1, 0) if self.by_taps else (1, 2, 0)).reshape(-1, len(weights)), self.tile.rows
+        for i, steps in enumerate(bands):
+            lay_steps(steps, matrix[:, i * rows : (i + 1) * rows])
 
     def write(self, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
         """A block for each tile of each group."""
         image, tile = self.image, self.tile
         columns = image.batch * image.pixels
-        with kernel.launch((*self.blocks, image.groups), tile.threads) as (block, band, group, thread):
-            own = own_thread(tile, thread)
-            first = (group * self.blocks[1] + band) * (self.steps * tile.depth * tile.rows)
+        with kernel.launch((*self.blocks, image.groups), tile.threads) as (block, number, group, thread):
+            own, band = own_thread(tile, thread), self.band(kernel, number)
+            first = (group * self.down + number) * (self.steps * tile.depth * tile.rows)
+            steps = parts_of(band.depth, tile.depth * tile.slices)
 
             def store(total: Value, row: Value, column: Value) -> None:
                 pixel = block * tile.columns + column
-                channel = group * self.outs + band * tile.rows + row
-                self.store(kernel, writer, total, (pixel // image.pixels, channel, pixel % image.pixels))
+                at = pixel // image.pixels, band.top + row, pixel % image.pixels
+                self.store(kernel, writer, total, band, group, at)
 
             bounds = (
-                None if self.outs % tile.rows == 0 else as_index(self.outs) - band * tile.rows,
+                None if isinstance(band.rows, int) and band.rows % tile.rows == 0 else as_index(band.rows) - band.top,
                 None if is_multiple(columns, tile.columns) else as_index(columns) - block * tile.columns,
             )
             if isinstance(tile, TensorTile):
-                copied = self._copied_pixels(kernel, source, own, block, group)
+                copied = self._copied_pixels(kernel, source, own, block, group, band)
                 weights = packed_tensor_side(tile, own, tile.rows, weight, first)
-                TensorProduct(kernel, tile, thread, weights, copied).write(tile.steps(image.depth), store, bounds)
+                TensorProduct(kernel, tile, thread, weights, copied).write(steps, store, bounds)
             else:
-                sides = packed_side(tile, own, tile.rows, weight, first), self._pixels(kernel, source, own, block, group)
-                Product(kernel, tile, thread, *sides).write(tile.steps(image.depth), store, bounds)
+                sides = packed_side(tile, own, tile.rows, weight, first), self._pixels(kernel, source, own, block, group, band)
+                Product(kernel, tile, thread, *sides).write(steps, store, bounds)
 
-    def store(self, kernel: Kernel, writer: Writer, total: Value, at: Sequence[Value]) -> None:
-        """Write a sum, given its picture, its channel and its pixel."""
-        writer.store(total, at)
+    def band(self, kernel: Kernel, number: Value) -> Band:
+        """The rows of the blocks of this number."""
+        return Band(number * self.tile.rows, self.outs, self.image.filter, self.image.before, self.image.depth)
 
-    def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> Side:
+    def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
+        """Write a sum, given its picture, its row and its pixel."""
+        picture, row, pixel = at
+        writer.store(total, (picture, group * self.outs + row, pixel))
+
+    def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band) -> Side:
         """The side of the image: a thread reads always at the same column."""
         lanes = WIDTH if self._is_plain and is_multiple(self.image.pixels, WIDTH) else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
-        taps = self._taps(kernel, listed[0], block, group)
+        taps = self._taps(kernel, listed[0], block, group, band)
 
         def number(step: Value, spot: Spot) -> Value:
             read_from = taps(step, spot)
@@ -191,11 +230,11 @@ class Layer:
 
         return Side(self.tile.columns, listed, lanes, number)
 
-    def _copied_pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value) -> TensorSide:
+    def _copied_pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band) -> TensorSide:
         """The same for tensor cores."""
         lanes = widest_copy(source.element.bits // 8, self.image.pixels) if self._is_plain else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
-        taps = self._taps(kernel, listed[0], block, group)
+        taps = self._taps(kernel, listed[0], block, group, band)
         return TensorSide(source, self.tile.columns, self.tile.depth, listed, lanes, taps, turned=False)
 
     @property
@@ -203,16 +242,17 @@ class Layer:
         """Do the columns stand in memory as they are?"""
         return self.image.is_pointwise and all(stride == 1 for stride in self.image.strides)
 
-    def _taps(self, kernel: Kernel, first: Spot, block: Value, group: Value) -> Callable[[Value, Spot], Source]:
+    def _taps(self, kernel: Kernel, first: Spot, block: Value, group: Value, band: Band) -> Callable[[Value, Spot], Source]:
         """Where in the image the number of a spot stands, whose column is always that of the first spot."""
         image, tile = self.image, self.tile
         column = kernel.name_value("column", block * tile.columns + first.at)
         pixel = kept(kernel, "pixel", column % image.pixels, image.is_any)
         picture = kept(kernel, "picture", column // image.pixels, image.is_any)
         corner = [
-            kept(kernel, f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - image.before[d], image.is_any)
+            kept(kernel, f"corner{d}", self.coordinate(pixel, d) * image.strides[d] - band.before[d], image.is_any)
             for d in range(len(image.sizes))
         ]
+        taps = math.prod(band.filter)
         is_whole = is_multiple(image.batch * image.pixels, tile.columns)
         in_columns = [] if is_whole else [column < image.batch * image.pixels]
 
@@ -222,11 +262,11 @@ class Layer:
                 per_tap = self.inner // tile.depth
                 tap, channel = step // per_tap, step % per_tap * tile.depth + spot.k
             else:
-                tap, channel = k % image.taps, k // image.taps
-            positions = [at + shift for at, shift in zip(corner, self._shifts(tap), strict=True)]
+                tap, channel = k % taps, k // taps
+            positions = [at + shift for at, shift in zip(corner, self._shifts(tap, band.filter), strict=True)]
             tests = list(in_columns)
-            if self.steps * tile.depth != image.depth:
-                tests.append(k < image.depth)
+            if not isinstance(band.depth, int) or self.steps * tile.depth != band.depth:
+                tests.append(k < band.depth)
             if not image.is_pointwise:
                 for position, size in zip(positions, image.sizes, strict=True):
                     tests += [position >= 0, position < size]
@@ -241,11 +281,15 @@ class Layer:
         at = pixel // behind if behind != 1 else pixel
         return at % self.image.out[dimension] if dimension else at
 
-    def _shifts(self, tap: Value) -> list[Operand]:
-        """How far a tap is from the first, along each dimension."""
+    def _shifts(self, tap: Value, sizes: Sequence[Operand]) -> list[Operand]:
+        """How far a tap of a filter of these sizes is from the first, along each dimension."""
         shifts: list[Operand] = []
-        for d, dilation in enumerate(self.image.dilations):
-            behind = math.prod(self.image.filter[d + 1 :])
-            at = tap // behind if behind > 1 else tap
-            shifts.append(at % self.image.filter[d] * dilation if self.image.filter[d] > 1 else 0)
+        for d, (size, dilation) in enumerate(zip(sizes, self.image.dilations, strict=True)):
+            behind = math.prod(sizes[d + 1 :])
+            at = tap if _is_one(behind) else tap // behind
+            shifts.append(0 if _is_one(size) else at % size * dilation)
         return shifts
+
+
+def _is_one(size: Operand) -> bool:
+    return isinstance(size, int) and size == 1

@@ -2,24 +2,31 @@
 the image. A sum is stored where its phase has it, so that no phase is written by itself.
 
 Position y of the result is position i of phase q, where y + pad = i * stride + q. It sums the taps q, q + stride, ... over the
-pixels i, i - 1, ... of the image: a convolution of all phases by as many taps, where the stride divides the filter."""
+pixels i, i - 1, ... of the image: a convolution of all phases. Where the stride does not divide the filter the first phases have
+one tap more than the others. So phases are of several kinds, and a block computes rows of one kind: taps that a phase does not
+have are not multiplied, since zero times an infinite number of the image is no zero."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import attrs
+import numpy as np
 
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.gpu_conv import Layer, best_tile, bytes_on_tensor_cores
+from accelerators.tvm.kernels.convolution.gpu_conv import Band, Layer, Place, best_tile, bytes_on_tensor_cores
 from accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
-from accelerators.tvm.kernels.language import Kernel, Value, all_of
+from accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
+from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
 from accelerators.tvm.kernels.shared.shapes import real_shape
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import is_less
 from graph.node import Node
@@ -32,13 +39,14 @@ MOST_PHASES = 1024
 
 
 def gpu_transposed_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A transposed convolution with constant weights and what follows it; None for any other body, and where phases have
-    different numbers of taps: what a phase does not have would be multiplied by 0, which is no 0 where the image is infinite."""
+    """A transposed convolution with constant weights and what follows it; None for any other body."""
     size = bytes_on_tensor_cores(body, machine, OP)
 
     def cut(root: Node) -> _Transposed | None:
         phases = _find_phases(root)
-        return None if phases is None else _Transposed(phases.image, best_tile(phases.image, machine, size), phases)
+        if phases is None:
+            return None
+        return _Transposed(phases.image, best_tile(phases.image, machine, size, len(phases.kinds)), phases=phases)
 
     return draft_layer_of(body, "gpu_transposed_on_tensor_cores" if size else "gpu_transposed", OP, cut)
 
@@ -48,23 +56,32 @@ class _Phases:
     """The geometry of a transposed convolution."""
 
     image: Image
-    """The convolution that makes all phases, whose output channels are those of the result in each of them."""
+    """The convolution that makes all phases, whose output channels are those of the result in each of them. Its filter is that
+    of the phases which have most taps."""
+    filter: Sizes
+    """The spatial sizes of the filter."""
     strides: Sizes
     """How far apart neighbouring pixels of the image write."""
     out: Sizes
     """The result's spatial sizes."""
+    firsts: Sizes
+    """The first position of each phase that the result has, or those behind it in all phases."""
     shifts: Sizes
-    """Where the first position of the first phase is in the result."""
+    """Where that position of the first phase is in the result."""
 
     @property
     def count(self) -> int:
         """The number of phases."""
         return math.prod(self.strides)
 
+    @property
+    def kinds(self) -> list[Kind]:
+        """The phases by the number of their taps."""
+        return kinds_of(self.filter, self.strides)
+
 
 def _find_phases(node: Node) -> _Phases | None:
-    """None for dilations, sizes that are worked out from the result's, a stride that does not divide the filter, and too many
-    phases."""
+    """None for dilations, sizes that are worked out from the result's, a stride beyond the filter, and too many phases."""
     image, weight, result = (real_shape(entry) for entry in (node.inputs[0], node.inputs[1], node[0]))
     if image is None or weight is None or result is None or len(image) < 3 or 0 in (*image, *weight, *result):
         return None
@@ -73,45 +90,106 @@ def _find_phases(node: Node) -> _Phases | None:
     is_automatic = attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or bool(attributes.get("output_shape"))
     if is_automatic or any(dilation != 1 for dilation in attributes.get("dilations") or ()) or math.prod(strides) > MOST_PHASES:
         return None
-    if any(size % stride for size, stride in zip(weight[2:], strides, strict=True)):
+    if not have_taps(weight[2:], strides):
         return None
     before, out = tuple(attributes.get("pads") or (0,) * rank)[:rank], result[2:]
-    taps = tuple(size // stride for size, stride in zip(weight[2:], strides))
+    taps = all_alike(weight[2:], strides).taps
     firsts = tuple(pad // stride for pad, stride in zip(before, strides))
     counts = tuple((size - 1 + pad) // stride + 1 - first for size, pad, stride, first in zip(out, before, strides, firsts))
     conv = Image(
         image[0], image[1], int(attributes.get("group", 1)), result[1] * math.prod(strides), image[2:], taps, (1,) * rank,
         (1,) * rank, tuple(tap - 1 - first for tap, first in zip(taps, firsts)), counts,
     )
-    return _Phases(conv, strides, out, tuple(f * s - pad for f, s, pad in zip(firsts, strides, before)))
+    shifts = tuple(f * s - pad for f, s, pad in zip(firsts, strides, before))
+    return _Phases(conv, weight[2:], strides, out, firsts, shifts)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Rows(Band):
+    """The rows of a block: output channels in phases of one kind."""
+
+    firsts: tuple[Operand, ...]
+    """The first of these phases, in each dimension."""
+    counts: tuple[Operand, ...]
+    """How many they are, in each dimension."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Transposed(Layer):
     """One transposed convolution and its cut."""
 
-    phases: _Phases
+    phases: _Phases = attrs.field(kw_only=True)
 
-    def pack(self, array: Array) -> Array:
-        """The weights [C, O of a group, *filter], as those of the convolution of all phases: tap by tap from the last on."""
-        image, strides, rank = self.image, self.phases.strides, len(self.phases.strides)
-        split = [size for pair in zip(image.filter, strides, strict=True) for size in pair]
-        taps = array.reshape(image.groups, self.inner, array.shape[1], *split)
-        reversed_taps = taps[(slice(None),) * 3 + (slice(None, None, -1), slice(None)) * rank]
-        order = (0, 2, *range(4, 4 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))
-        return Layer.pack(self, reversed_taps.transpose(order).reshape(image.outs, self.inner, *image.filter))
+    @property
+    def channels(self) -> int:
+        """The output channels of a group."""
+        return self.outs // self.phases.count
 
-    def store(self, kernel: Kernel, writer: Writer, total: Value, at: Sequence[Value]) -> None:
+    @property
+    def bands(self) -> list[int]:
+        """The tiles along the rows of each kind."""
+        return [-(-self.channels * kind.count // self.tile.rows) for kind in self.phases.kinds]
+
+    @property
+    def down(self) -> int:
+        """The tiles along the rows."""
+        return sum(self.bands)
+
+    def lay_out(self, bands: Array, array: Array, group: int) -> None:
+        """Fill the tiles of a group with its part of the weights [C, O of a group, *filter], kind by kind: tap by tap from the
+        last on."""
+        own, first = array[group * self.inner :][: self.inner], 0
+        for kind, count in zip(self.phases.kinds, self.bands, strict=True):
+            phases = itertools.product(*(range(f, f + n) for f, n in zip(kind.firsts, kind.counts, strict=True)))
+            by_channel = np.stack([self._taps_of(own, phase) for phase in phases], 2).transpose(1, 2, 0, 3)
+            self.lay_rows(bands[first : first + count], by_channel.reshape(-1, *by_channel.shape[2:]))
+            first += count
+
+    def _taps_of(self, weights: Array, phase: Sizes) -> Array:
+        """The taps [C, O, tap] of a phase, from the last on."""
+        every = [slice(p, None, stride) for p, stride in zip(phase, self.phases.strides, strict=True)]
+        taps = weights[(slice(None), slice(None), *every)]
+        return np.flip(taps, tuple(range(2, taps.ndim))).reshape(self.inner, self.channels, -1)
+
+    def band(self, kernel: Kernel, number: Value) -> _Rows:
+        """The rows of the blocks of this number."""
+        kinds, phases = self.phases.kinds, self.phases
+        ends = list(itertools.accumulate(self.bands))
+
+        def of_kind(name: str, numbers: Sequence[int]) -> Operand:
+            """The number of the block's kind."""
+            if len(set(numbers)) == 1:
+                return numbers[0]
+            value: Value = as_index(numbers[-1])
+            for end, own in zip(ends[-2::-1], numbers[-2::-1], strict=True):
+                value = select(number < end, as_index(own), value)
+            return kept(kernel, name, value)
+
+        def of_dimensions(name: str, sizes: Sequence[Sizes]) -> tuple[Operand, ...]:
+            return tuple(of_kind(f"{name}{d}", along) for d, along in enumerate(zip(*sizes, strict=True)))
+
+        taps = of_dimensions("taps", [kind.taps for kind in kinds])
+        return _Rows(
+            kept(kernel, "top", (number - of_kind("start", [0, *ends[:-1]])) * self.tile.rows, len(kinds) > 1),
+            of_kind("rows", [self.channels * kind.count for kind in kinds]),
+            taps,
+            tuple(tap - 1 - first for tap, first in zip(taps, phases.firsts, strict=True)),
+            of_kind("deep", [self.inner * math.prod(kind.taps) for kind in kinds]),
+            of_dimensions("phase", [kind.firsts for kind in kinds]),
+            of_dimensions("phases", [kind.counts for kind in kinds]),
+        )
+
+    def store(self, kernel: Kernel, writer: Writer, total: Value, band: Band, group: Value, at: Place) -> None:
         """Write a sum where its phase has it in the result, as far as that is inside."""
-        phases = self.phases
-        picture, row, pixel = at
+        assert isinstance(band, _Rows)
+        phases, (picture, row, pixel) = self.phases, at
         positions, tests = list[Value](), list[Value]()
         for d, (stride, size, shift) in enumerate(zip(phases.strides, phases.out, phases.shifts, strict=True)):
-            phase = row // math.prod(phases.strides[d + 1 :]) % stride
+            phase = row // math.prod(band.counts[d + 1 :]) % band.counts[d] + band.firsts[d]
             position = kernel.name_value(f"position{d}", self.coordinate(pixel, d) * stride + phase + shift)
             positions.append(position)
             tests += [position >= 0] if shift < 0 else []
             tests += [] if is_less(self.image.out[d] * stride + shift, size + 1) else [position < size]
-        indices = picture, row // phases.count, flat(positions, phases.out)
+        indices = picture, group * self.channels + row // math.prod(band.counts), flat(positions, phases.out)
         with kernel.when(all_of(tests)) if tests else nullcontext():
             writer.store(total, indices)

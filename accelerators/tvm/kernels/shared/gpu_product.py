@@ -73,10 +73,10 @@ class Product:
     def _shared(self, name: str, side: Side) -> Buffer:
         return self.kernel.shared(name, self.element, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
 
-    def write(self, steps: int, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """All of it: so many steps, then each sum is stored at its row and column of the tile, as far as they are less than the
-        bounds; a bound of None is never reached."""
-        kernel, tile = self.kernel, self.tile
+    def write(self, steps: Operand, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
+        """All of it: so many steps, one at least, which may be known only while running, then each sum is stored at its row and
+        column of the tile, as far as they are less than the bounds; a bound of None is never reached."""
+        kernel, tile, is_single = self.kernel, self.tile, isinstance(steps, int) and steps == 1
         for row in range(tile.high):
             for column in range(tile.wide):
                 self.sums[row, column] = 0
@@ -84,11 +84,11 @@ class Product:
         self._put(as_index(0))
         kernel.barrier()
         with kernel.loop(steps, "step") as step:
-            if steps > 1:
+            if not is_single:
                 with kernel.when(step + 1 < steps):
                     self._fetch(self._step(step + 1))
             self._multiply(step % STAGES)
-            if steps > 1:
+            if not is_single:
                 with kernel.when(step + 1 < steps):
                     self._put((step + 1) % STAGES)
                 kernel.barrier()

@@ -34,7 +34,7 @@ def layer(dtype: str, data: st.DataObject, rank: int) -> tuple[pt.Node, Array]:
     draw = data.draw
     groups, inner, outs, batch = (draw(st.sampled_from(few)) for few in ([1, 2], [1, 3, 16], [2, 9], [1, 2]))
     strides = [draw(st.integers(1, 3)) for _ in range(rank)]
-    taps = [stride * draw(st.integers(1, 2)) for stride in strides]
+    taps = [draw(st.integers(stride, 2 * stride + 1)) for stride in strides]
     sizes, pads = [draw(st.integers(3, 6)) for _ in range(rank)], [draw(st.integers(0, tap - 1)) for tap in taps * 2]
     beyond = [draw(st.integers(0, stride - 1)) for stride in strides]
     image = pt.variable("x", dtype, (batch, groups * inner, *sizes))
@@ -70,12 +70,28 @@ def test_in_float32(data: st.DataObject, rank: int) -> None:
     np.testing.assert_allclose(model(image)[0], pt.compile(graph, "reference")(image)[0], 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("words", [{"strides": [2, 2]}, {"dilations": [2, 2]}, {"auto_pad": "SAME_UPPER"}])
-def test_phases_of_different_taps_are_tvms_own(words: dict[str, object]) -> None:
-    """An infinite number of the image meets no tap that a phase does not have."""
+@pytest.mark.parametrize("words", [{"strides": [4, 2]}, {"dilations": [2, 2]}, {"auto_pad": "SAME_UPPER"}])
+def test_phases_without_a_tap_are_tvms_own(words: dict[str, object]) -> None:
     image, weight = pt.variable("x", "float32", (1, 2, 4, 4)), pt.constant(numbers(2, 3, 3, 3))
     model = compiled(pt.Graph([pt.op("ConvTranspose", image, weight, **words)]), "cuda", ARCH="sm_80")
     assert "gpu_transposed" not in schedules(model)
+
+
+@pytest.mark.parametrize("taps", [(3, 3), (5, 4), (7, 3)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_infinite_pixels_meet_the_taps_that_there_are(taps: tuple[int, int], dtype: str) -> None:
+    """On tensor cores in numpy, in float32 on OpenCL drivers: a tap that a phase does not have would make NaN of them."""
+    image, weight = np.ones((1, 5, 4, 6), dtype), np.full((5, 3, *taps), 0.5, dtype)
+    image[0, 1, 2, 3], image[0, 4, 0, 0] = np.inf, -np.inf
+    given = pt.variable("x", dtype, image.shape)
+    out = pt.op("ConvTranspose", given, pt.constant(weight), strides=[2, 3], pads=[1, 0, 1, 1])
+    if dtype == "float16":
+        matches(out, "gpu_transposed_on_tensor_cores", image)
+        return
+    graph = pt.Graph([out])
+    for device in ("opencl", "cpu"):
+        model = pt.compile(graph, device, config={"CACHE_DIR": ""})
+        np.testing.assert_array_equal(model(image)[0], pt.compile(graph, "reference")(image)[0])
 
 
 def decoder(dtype: str = "float32") -> pt.Graph:
