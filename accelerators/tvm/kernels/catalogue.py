@@ -51,7 +51,15 @@ from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_b
 from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
 from accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
 from accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
+from accelerators.tvm.kernels.quantized.gpu_byte_moves import (
+    gpu_interleaved_bytes,
+    gpu_joined,
+    gpu_resized_bytes,
+)
 from accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
+from accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
+from accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
+from accelerators.tvm.kernels.quantized.gpu_pairs import gpu_pair_product
 from accelerators.tvm.kernels.quantized.joins import joined
 from accelerators.tvm.kernels.quantized.lookup import lookup
 from accelerators.tvm.kernels.quantized.pairs import pair_product
@@ -164,6 +172,12 @@ CATALOGUE = (
     _entry(gpu_value_product, "MatMul", machines="gpu"),
     _entry(gpu_quantized_product, "Product", QUANTIZED, machines="gpu"),
     _entry(gpu_quantized_depthwise, "Depthwise", QUANTIZED, machines="gpu"),
+    _entry(gpu_pair_product, "MatMul", QUANTIZED, machines="gpu"),
+    _entry(gpu_joined, "Concat", QUANTIZED, machines="gpu"),
+    _entry(gpu_resized_bytes, "Resize", QUANTIZED, machines="gpu"),
+    _entry(gpu_interleaved_bytes, "Interleave", QUANTIZED, machines="gpu"),
+    _entry(gpu_mix, "Mix", QUANTIZED, machines="gpu"),
+    _entry(gpu_dynamic_bytes, "DynamicQuantizeLinear", machines="gpu"),
     _entry(gpu_extreme, "ReduceMax ReduceMin", machines="gpu"),
     _entry(gpu_rows, " ".join(ROW_OPS), machines="gpu"),
     _entry(gpu_pool, "MaxPool AveragePool LpPool", machines="gpu"),

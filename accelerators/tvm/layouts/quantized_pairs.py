@@ -23,8 +23,8 @@ SIGN = 128
 
 
 def pair(walk: Walk, node: Node) -> bool | None:
-    """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers. Not on GPUs."""
-    if walk.is_for_gpu or len(node.inputs) < 2 or not _is_taken(node.inputs[0], node.inputs[1]):
+    """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers."""
+    if len(node.inputs) < 2 or not _is_taken(node.inputs[0], node.inputs[1]):
         return None
     given = walk.dequantized(node.inputs[0]), _either(walk, node.inputs[1])
     if given[0] is None or given[1] is None or node.attrs.get("beta", 1.0) != 1.0:
@@ -51,8 +51,8 @@ def pair(walk: Walk, node: Node) -> bool | None:
 
 
 def whole_pair(walk: Walk, node: Node) -> bool | None:
-    """MatMulInteger: the sums themselves, where both zero points are known, on processors."""
-    if walk.is_for_gpu or not _is_taken(node.inputs[0], node.inputs[1]):
+    """MatMulInteger: the sums themselves, where both zero points are known."""
+    if not _is_taken(node.inputs[0], node.inputs[1]):
         return None
     points = [0, 0]
     for i, entry in enumerate(node.inputs[2:]):

@@ -48,9 +48,7 @@ RULES: Mapping[str, Rule] = {
 }
 """The rules for single ops, beside those for quantizing and for element-wise ops."""
 
-ON_GPUS = MOVES - {"Concat"} | frozenset(
-    """Pad Conv BatchNormalization MaxPool AveragePool GlobalAveragePool Gemm MatMul MatMulInteger ConvInteger""".split()
-)
+ON_GPUS = frozenset(RULES) - {"LRN"}
 """The ops whose rules are followed on GPUs, which have kernels for what they make."""
 
 

@@ -42,6 +42,9 @@ def graphs() -> dict[str, pt.Graph]:
         "attention": attention(heads),
         "convolution in steps": pt.op("Conv", pt.variable("x", "float32", (1, 32, 5, 5)), pt.constant(numbers(5, 32, 3, 3))),
         "chain": pt.op("Tanh", pt.op("Mul", row, pt.constant(np.array(0.3, "float32")))),
+        "phases of several kinds": pt.op("ConvTranspose", image, pt.constant(numbers(3, 2, 3, 3)), strides=[2, 2]),
+        "product of quantized values": quantized_pair(heads),
+        "numbers that choose their scale": pt.op("DynamicQuantizeLinear", row, n_outputs=3),
         "joined in place": pt.op("Neg", pt.op("Concat", *(pt.op(op, pixels) for op in ("Sin", "Cos", "Exp")), axis=1)),
         "gather": pt.op("GatherElements", row, pt.constant(places), axis=1),
         "scatter": pt.op("ScatterElements", row, pt.constant(places), pt.constant(numbers(3, 70)), axis=1),
@@ -50,7 +53,14 @@ def graphs() -> dict[str, pt.Graph]:
         "attention of any length": attention(open_heads),
         "gather of any length": pt.op("Gather", pt.constant(numbers(40, 8)), pt.op("Cast", open_row, to="int64")),
     }
-    return {name: pt.Graph([node], name="net") for name, node in ops.items()}
+    return {name: pt.Graph([node[0]], name="net") for name, node in ops.items()}
+
+
+def quantized_pair(heads: Value) -> Value:
+    """The product of a value with itself turned, of bytes."""
+    scale, point = pt.constant(np.float32(0.05)), pt.constant(np.uint8(120))
+    number = pt.op("DequantizeLinear", pt.op("QuantizeLinear", heads, scale, point), scale, point)
+    return pt.op("MatMul", number, pt.op("Transpose", number, perm=[0, 2, 1]))
 
 
 def attention(heads: Value) -> Value:

@@ -83,29 +83,53 @@ Read = Callable[[Value], Sequence[tuple[Value, Value]]]
 """The two pixels that a position of the result reads in one dimension, and their shares."""
 
 
+@attrs.frozen(slots=True, eq=False)
+class Mixing:
+    """A resize that mixes integers, and what follows: a kernel that is to be written."""
+
+    root: Node
+    problem: Problem
+    kernel: Kernel
+    image: Buffer
+    """All integers in a row."""
+    reads: tuple[Read, Read]
+    """What rows and columns of the result read."""
+    writer: Writer
+
+    @classmethod
+    def of(cls, body: Body) -> Mixing | None:
+        """None for any body but one Mix."""
+        roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mix"]
+        if len(roots) != 1:
+            return None
+        root, problem = roots[0], Problem.of(body)
+        (batch, high, wide, channels), (deep, across) = shape_of(root[0]), root.attrs["image"]
+        after, positions = make_following(body, root, _scaled), [problem.position(entry) for entry in root.reads]
+        image, _, *tables = positions
+        if after is None or image is None or image in after.operands or any(table is None for table in tables):
+            return None
+        shapes = {**after.operands, image: (batch * deep * across * channels,)}
+        results = (batch * high * wide, channels)
+        kernel, inputs, outputs = problem.kernel("mix", shapes, [results] * len(problem.outputs))
+        reads = _reads(kernel, root, [inputs[table] for table in tables if table is not None])
+        return cls(root, problem, kernel, inputs[image], reads, Writer(after, inputs, outputs))
+
+
 def mix(body: Body, machine: Machine) -> Draft | None:
     """Each pixel of the result of two rows and two columns, as a number, and what follows. Rows are mixed first."""
-    roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mix"]
-    if len(roots) != 1:
+    mixing = Mixing.of(body)
+    if mixing is None:
         return None
-    root, problem = roots[0], Problem.of(body)
-    (batch, high, wide, channels), (deep, across) = shape_of(root[0]), root.attrs["image"]
-    after, positions = make_following(body, root, _scaled), [problem.position(entry) for entry in root.reads]
-    image, _, *tables = positions
-    if after is None or image is None or image in after.operands or any(table is None for table in tables):
-        return None
-    shapes = {**after.operands, image: (batch * deep * across * channels,)}
-    results = (batch * high * wide, channels)
-    kernel, inputs, outputs = problem.kernel("mix", shapes, [results] * len(problem.outputs))
-    read_row, read_column = _reads(kernel, root, [inputs[table] for table in tables if table is not None])
-    writer, lanes, width = Writer(after, inputs, outputs), machine.lanes, counted(across * channels)
+    root, kernel, image = mixing.root, mixing.kernel, mixing.image
+    (batch, high, wide, channels), (deep, across), (read_row, read_column) = shape_of(root[0]), root.attrs["image"], mixing.reads
+    lanes, width = machine.lanes, counted(across * channels)
 
     def write(n: Value, h: Value) -> None:
         mixed = kernel.memory("mixed", float32, (width,))
         lines = [(kernel.name_value(f"row{i}", (n * deep + at) * width), share) for i, (at, share) in enumerate(read_row(h))]
 
         def rows_at(at: Operand, count: int) -> None:
-            parts = [inputs[image].vector(count, first + at).cast(int32) - int(root.attrs["zero"]) for first, _ in lines]
+            parts = [image.vector(count, first + at).cast(int32) - int(root.attrs["zero"]) for first, _ in lines]
             halves = [part.cast(float32) * share.spread(count) for part, (_, share) in zip(parts, lines, strict=True)]
             mixed[at] = halves[0] + halves[1]
 
@@ -117,12 +141,12 @@ def mix(body: Body, machine: Machine) -> Draft | None:
             def columns_at(first: Operand, count: int) -> None:
                 with kernel.lanes(count) as lane:
                     halves = [mixed[at + first + lane] * share for at, share in starts]
-                    writer.store(halves[0] + halves[1], (pixel, first + lane))
+                    mixing.writer.store(halves[0] + halves[1], (pixel, first + lane))
 
             _chunks(kernel, channels, lanes, columns_at)
 
     _each_row(kernel, batch, high, wide * channels, machine, write)
-    return problem.draft(kernel, "mixed integers")
+    return mixing.problem.draft(kernel, "mixed integers")
 
 
 def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, Read]:

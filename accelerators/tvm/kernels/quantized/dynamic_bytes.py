@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import attrs
 
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.kernels.language import (
@@ -28,26 +31,66 @@ LARGEST = 255
 
 def dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
     """The one op; None for any other body."""
-    node, problem = body.ops[0], Problem.of(body)
-    if len(body.ops) != 1 or node.op != "DynamicQuantizeLinear" or node.domain or len(problem.inputs) != 1:
+    dynamic = Dynamic.of(body)
+    if dynamic is None:
         return None
-    count = math.prod(shape_of(problem.inputs[0]))
-    if not count or element_of(problem.inputs[0]) != "float32":
-        return None
-    sizes = [(count,) if entry.index == 0 else (1,) for entry in problem.outputs]
-    kernel, (x,), outputs = problem.kernel("dynamic_bytes", {0: (count,)}, sizes)
-    by_number = {entry.index: buffer for entry, buffer in zip(problem.outputs, outputs, strict=True)}
-    row = Row(count, machine.lanes)
-    low, high = (kernel.name_value(how, _extreme(kernel, x, row, how)) for how in ("min", "max"))
-    span = kernel.name_value("span", high - low)
-    scale = kernel.name_value("scale", select(span.equals(0.0), 1.0, span) / float(LARGEST))
-    point = kernel.name_value("point", nearest(minimum(maximum(0.0 - low / scale, 0.0), float(LARGEST))))
-    for number, value in ((1, scale), (2, point.cast(int32))):
-        if number in by_number:
-            by_number[number][0] = value.cast(by_number[number].element)
-    if 0 in by_number:
-        _round(kernel, x, by_number[0], row, scale, point)
-    return problem.draft(kernel, "dynamic bytes")
+    kernel, row = dynamic.kernel, Row(dynamic.count, machine.lanes)
+    low, high = (kernel.name_value(how, _extreme(kernel, dynamic.x, row, how)) for how in ("min", "max"))
+    scale, point = dynamic.scaled(low, high)
+    dynamic.tell(scale, point)
+    if 0 in dynamic.results:
+
+        def step(column: Value, lanes: int) -> None:
+            dynamic.round(column, lanes, scale, point)
+
+        row.each(kernel, step)  # type: ignore[arg-type]
+    return dynamic.problem.draft(kernel, "dynamic bytes")
+
+
+@attrs.frozen(slots=True, eq=False)
+class Dynamic:
+    """A kernel for the op that is to be written."""
+
+    problem: Problem
+    kernel: Kernel
+    count: int
+    """How many numbers there are."""
+    x: Buffer
+    results: Mapping[int, Buffer]
+    """The bytes, their scale and their zero point by their numbers, as far as they are wanted."""
+
+    @classmethod
+    def of(cls, body: Body) -> Dynamic | None:
+        """None for any body but the one op."""
+        node, problem = body.ops[0], Problem.of(body)
+        if len(body.ops) != 1 or node.op != "DynamicQuantizeLinear" or node.domain or len(problem.inputs) != 1:
+            return None
+        count = math.prod(shape_of(problem.inputs[0]))
+        if not count or element_of(problem.inputs[0]) != "float32":
+            return None
+        sizes = [(count,) if entry.index == 0 else (1,) for entry in problem.outputs]
+        kernel, (x,), outputs = problem.kernel("dynamic_bytes", {0: (count,)}, sizes)
+        return cls(problem, kernel, count, x, {e.index: buffer for e, buffer in zip(problem.outputs, outputs, strict=True)})
+
+    def scaled(self, low: Value, high: Value) -> tuple[Value, Value]:
+        """The scale and the zero point, as numbers, that follow from the least and the largest number and zero."""
+        name = self.kernel.name_value
+        span = name("span", high - low)
+        scale = name("scale", select(span.equals(0.0), 1.0, span) / float(LARGEST))
+        return scale, name("point", nearest(minimum(maximum(0.0 - low / scale, 0.0), float(LARGEST))))
+
+    def tell(self, scale: Value, point: Value) -> None:
+        """Write both."""
+        for number, value in ((1, scale), (2, point.cast(int32))):
+            if number in self.results:
+                self.results[number][0] = value.cast(self.results[number].element)
+
+    def round(self, first: Value, lanes: int, scale: Value, point: Value) -> None:
+        """Some neighbours over the scale, to the nearest, plus the zero point."""
+        bounds = [(bound - point).spread(lanes) for bound in (0.0, float(LARGEST))]
+        scaled = self.x.vector(lanes, first) / scale.spread(lanes)
+        whole = nearest(minimum(maximum(scaled, bounds[0]), bounds[1])).cast(int32)
+        self.results[0][first] = (whole + point.cast(int32).spread(lanes)).cast(self.results[0].element)
 
 
 def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
@@ -69,15 +112,3 @@ def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
     with kernel.loop(rest, "e") as e:
         result[0] = join(x[count - rest + e], result[0])
     return result[0]
-
-
-def _round(kernel: Kernel, x: Buffer, y: Buffer, row: Row, scale: Value, point: Value) -> None:
-    """Each number over the scale, to the nearest, plus the zero point."""
-
-    def step(column: Value, lanes: int) -> None:
-        bounds = [(bound - point).spread(lanes) for bound in (0.0, float(LARGEST))]
-        scaled = x.vector(lanes, column) / scale.spread(lanes)
-        whole = nearest(minimum(maximum(scaled, bounds[0]), bounds[1])).cast(int32)
-        y[column] = (whole + point.cast(int32).spread(lanes)).cast(y.element)
-
-    row.each(kernel, step)  # type: ignore[arg-type]

@@ -182,8 +182,8 @@ class _Writing:
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
         number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
         is_left, is_right = (bool(match.root.attrs[name]) for name in ("left", "right"))
-        points = _beside(heads, match.points, 0) if is_left else None, _beside(heads, match.points, 1) if is_right else None
-        return cls(match, cut, heads, left, right, result, points, _beside(heads, match.scale, 0), number)
+        points = beside(heads, match.points, 0) if is_left else None, beside(heads, match.points, 1) if is_right else None
+        return cls(match, cut, heads, left, right, result, points, beside(heads, match.scale, 0), number)
 
     @property
     def kernel(self) -> Kernel:
@@ -371,7 +371,7 @@ class _Writing:
                     write(self.result.buffer, at, self.number(number, head, row + r, first + lane))
 
 
-def _beside(heads: Heads, entry: NodeEntry | None, index: int) -> Value | None:
+def beside(heads: Heads, entry: NodeEntry | None, index: int) -> Value | None:
     """A number of a constant that the product reads beside its matrices; None if there is no such constant."""
     return None if entry is None else heads.inputs[heads.problem.positions[entry]][index]
 

@@ -1,0 +1,111 @@
+"""Ops on a GPU that move integers whose channels stand side by side: joins of channels, resizes to the nearest pixel, and the
+phases of a transposed convolution dealt out. A thread moves some neighbouring channels of a pixel at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.bodies.quantized import DOMAIN
+from accelerators.tvm.kernels.language import Kernel, Value
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+Move = Callable[[Value, Value], None]
+"""Moves the channels at and behind one of a pixel."""
+
+
+def gpu_joined(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Concat of channels; None for any other body."""
+    if not _is_alone(body):
+        return None
+    node, problem = body.ops[0], Problem.of(body)
+    *sizes, channels = shape_of(node[0])
+    pixels = math.prod(sizes)
+    shapes = {i: (pixels, shape_of(entry)[-1]) for i, entry in enumerate(problem.inputs)}
+    kernel, inputs, (result,) = problem.kernel("joined", shapes, [(pixels, channels)])
+    lanes = _beside_each_other(*(own for _, own in shapes.values()))
+
+    def move(pixel: Value, channel: Value) -> None:
+        first = 0
+        for entry in node.reads:
+            source, own = inputs[problem.positions[entry]], shape_of(entry)[-1]
+            with kernel.when((channel >= first) & (channel < first + own)):
+                result[pixel, channel] = source.vector(lanes, pixel, channel - first)
+            first += own
+
+    _each(kernel, machine, pixels, channels, lanes, move)
+    return problem.draft(kernel, "gpu_joined_channels")
+
+
+def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a resize each pixel of whose result is one of the image; None for any other body."""
+    if not _is_alone(body):
+        return None
+    node, problem = body.ops[0], Problem.of(body)
+    (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
+    sizes = {problem.positions[node.reads[0]]: (batch * deep * across, channels)}
+    kernel, inputs, (result,) = problem.kernel("resize", sizes, [(batch * high * wide, channels)])
+    source, rows, columns = (inputs[problem.positions[entry]] for entry in node.reads)
+    lanes = _beside_each_other(channels)
+
+    def move(pixel: Value, channel: Value) -> None:
+        n, h, w = pixel // (high * wide), pixel // wide % high, pixel % wide
+        at = (n * deep + rows[h, 0].as_index()) * across + columns[w, 0].as_index()
+        result[pixel, channel] = source.vector(lanes, at, channel)
+
+    _each(kernel, machine, batch * high * wide, channels, lanes, move)
+    return problem.draft(kernel, "gpu_resized_integers")
+
+
+def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for rows and columns of all phases between each other; None for any other body."""
+    if not _is_alone(body):
+        return None
+    node, problem = body.ops[0], Problem.of(body)
+    (batch, high, wide, channels), (_, rows, columns, outs) = shape_of(node[0]), shape_of(node.reads[0])
+    (down, across), (top, left), groups = node.attrs["strides"], node.attrs["pads"], int(node.attrs["group"])
+    own, of_group = channels // groups, outs // groups
+    kernel, (source,), (result,) = problem.kernel(
+        "interleave", {0: (batch * rows * columns, outs)}, [(batch * high * wide, channels)]
+    )
+    lanes = _beside_each_other(own, of_group)
+
+    def move(pixel: Value, channel: Value) -> None:
+        h, w = pixel // wide % high + top, pixel % wide + left
+        at = (pixel // (high * wide) * rows + h // down) * columns + w // across
+        phase = h % down * across + w % across
+        first = channel // own * of_group + phase * own + channel % own
+        result[pixel, channel] = source.vector(lanes, at, first)
+
+    _each(kernel, machine, batch * high * wide, channels, lanes, move)
+    return problem.draft(kernel, "gpu_interleaved_phases")
+
+
+def _is_alone(body: Body) -> bool:
+    """Is it one op of ours on values of known sizes?"""
+    entries = [entry for node in body.ops for entry in (*node.reads, *node.outputs)]
+    is_known = not any(isinstance(size, Extent) for entry in entries for size in shape_of(entry))
+    return len(body.ops) == 1 and body.ops[0].domain == DOMAIN and is_known
+
+
+def _beside_each_other(*counts: int) -> int:
+    """How many neighbouring channels a thread moves."""
+    return WIDTH if all(count % WIDTH == 0 for count in counts) else 1
+
+
+def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: int, move: Move) -> None:
+    """A thread for every so many channels of each pixel."""
+    each, threads = channels // lanes, min(THREADS, machine.gpu.threads)
+    count = pixels * each
+    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))

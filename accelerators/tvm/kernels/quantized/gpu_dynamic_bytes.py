@@ -1,0 +1,98 @@
+"""Numbers as bytes whose scale and zero point follow from the numbers themselves, on a GPU: DynamicQuantizeLinear in two
+launches.
+
+The first one leaves the least and the largest number of each of some parts. In the second one every thread joins what all parts
+have, which is little, and rounds its own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.kernels.language import Buffer, Kernel, Value, float32, maximum, minimum
+from accelerators.tvm.kernels.quantized.dynamic_bytes import Dynamic
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
+
+THREADS = 256
+"""The threads of a block, where a GPU has as many: a power of two."""
+
+EACH = 8
+"""The numbers of a thread in the second launch, and at least in the first."""
+
+PARTS = 64
+"""The blocks of the first launch at most."""
+
+JOINS = minimum, maximum
+"""What is found: the least and the largest number."""
+
+
+def gpu_dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for the one op; None for any other body."""
+    dynamic = Dynamic.of(body)
+    if dynamic is None or isinstance(dynamic.count, Extent):
+        return None
+    threads, kernel = THREADS, dynamic.kernel
+    while threads > machine.gpu.threads:
+        threads //= 2
+    blocks = -(-dynamic.count // (threads * EACH))
+    parts = min(blocks, PARTS)
+    extremes = kernel.memory("extremes", float32, (len(JOINS), parts))
+    with kernel.launch((parts, 1, 1), threads) as (block, _, _, thread):
+        _find(kernel, dynamic, extremes, block, thread, threads)
+    with kernel.launch((blocks, 1, 1), threads) as (block, _, _, thread):
+        low, high = (_joined(kernel, extremes, i, parts) for i in range(len(JOINS)))
+        scale, point = dynamic.scaled(low, high)
+        with kernel.when((block * threads + thread).equals(0)):
+            dynamic.tell(scale, point)
+        if 0 in dynamic.results:
+            first = kernel.name_value("first", block * (threads * EACH) + thread)
+            _each(kernel, dynamic.count, first, threads, EACH, lambda at: dynamic.round(at, 1, scale, point))
+    return dynamic.problem.draft(kernel, "gpu_dynamic_bytes")
+
+
+def _find(kernel: Kernel, dynamic: Dynamic, extremes: Buffer, block: Value, thread: Value, threads: int) -> None:
+    """The least and the largest number of a block's part, and zero; NaN is passed over, as in onnxruntime."""
+    apart = threads * extremes.sizes[1]
+    best = kernel.stack("best", float32, (len(JOINS),))
+    for i in range(len(JOINS)):
+        best[i] = 0.0
+
+    def look(at: Value) -> None:
+        number = kernel.name_value("number", dynamic.x[at])
+        for i, join in enumerate(JOINS):
+            best[i] = join(number, best[i])
+
+    _each(kernel, dynamic.count, kernel.name_value("first", block * threads + thread), apart, -(-dynamic.count // apart), look)
+    shared = kernel.shared("shared", float32, (len(JOINS), threads))
+    half = threads
+    while half > 1:
+        with kernel.when(thread < half):
+            for i in range(len(JOINS)):
+                shared[i, thread] = best[i]
+        kernel.barrier()
+        half //= 2
+        with kernel.when(thread < half):
+            for i, join in enumerate(JOINS):
+                best[i] = join(shared[i, thread + half], best[i])
+    with kernel.when(thread.equals(0)):
+        for i in range(len(JOINS)):
+            extremes[i, block] = best[i]
+
+
+def _each(kernel: Kernel, count: int, first: Value, apart: int, most: int, work: Callable[[Value], None]) -> None:
+    """The work for numbers so far apart, as many as there are, and so many at most."""
+    with kernel.loop(most, "i") as i:
+        at = kernel.name_value("at", first + i * apart)
+        with kernel.when(at < count):
+            work(at)
+
+
+def _joined(kernel: Kernel, extremes: Buffer, which: int, parts: int) -> Value:
+    """What all parts have found."""
+    best = kernel.stack(f"best{which}", float32, (1,))
+    best[0] = 0.0
+    with kernel.loop(parts, "part") as part:
+        best[0] = JOINS[which](extremes[which, part], best[0])
+    return best[0]

@@ -1,0 +1,44 @@
+"""Resizes that mix integers whose channels stand side by side, on a GPU: a thread for each result, and what follows it. The bits
+are those of the kernel for processors: rows are mixed first, and what is multiplied is rounded before it is added."""
+
+from __future__ import annotations
+
+import math
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.kernels.language import Value, exactly, float32, int32
+from accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.machine.machine import Machine
+
+THREADS = 128
+"""The threads of a block, where a GPU has as many."""
+
+
+def gpu_mix(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a Mix and what follows it; None for any other body."""
+    mixing = Mixing.of(body)
+    if mixing is None:
+        return None
+    root, kernel = mixing.root, mixing.kernel
+    sizes, (deep, across), (read_row, read_column) = shape_of(root[0]), root.attrs["image"], mixing.reads
+    _, high, wide, channels = sizes
+    count, threads = math.prod(sizes), min(THREADS, machine.gpu.threads)
+
+    def mixed(pixel: Value, channel: Value) -> Value:
+        """The mixture of two rows of mixtures of two columns."""
+        n, h, w = pixel // (high * wide), pixel // wide % high, pixel % wide
+        lines = [(kernel.name_value(f"row{i}", (n * deep + at) * across), share) for i, (at, share) in enumerate(read_row(h))]
+        halves = []
+        for at, share in read_column(w):
+            numbers = [mixing.image[(line + at) * channels + channel].cast(int32) - int(root.attrs["zero"]) for line, _ in lines]
+            parts = [exactly(number.cast(float32) * own) for number, (_, own) in zip(numbers, lines, strict=True)]
+            halves.append(exactly((parts[0] + parts[1]) * share))
+        return halves[0] + halves[1]
+
+    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+        item = kernel.name_value("item", block * threads + thread)
+        with kernel.when(item < count):
+            pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)
+            mixing.writer.store(mixed(pixel, channel), (pixel, channel))
+    return mixing.problem.draft(kernel, "gpu_mixed_integers")

@@ -1,0 +1,93 @@
+"""Products of two matrices that are both quantized values, or many such products at once, on a GPU, and what follows them.
+
+Bytes become whole numbers of 32 bits, less their zero point, when they are read, so that sums are exact. Reshapes and transposes
+before and after are ways to read and write, as in `pairs.py`."""
+
+from __future__ import annotations
+
+from accelerators.tvm.bodies.body import Body, shape_of
+from accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
+from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.pairs import SIGN, PairProduct, beside, find_pair_product
+from accelerators.tvm.kernels.shared.choice import choose
+from accelerators.tvm.kernels.shared.draft import Draft
+from accelerators.tvm.kernels.shared.gpu_cost import ranking
+from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
+from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from accelerators.tvm.kernels.shared.numbers import write
+from accelerators.tvm.kernels.shared.viewed_sides import neighbours
+from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import Extent
+
+
+def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
+    """The kernel for a body of one product; None for any other body, and for any size."""
+    match = found_in(body, "MatMul", find_pair_product)
+    if match is None:
+        return None
+    *batch, rows, columns = shape_of(match.root[0])
+    depth = shape_of(match.left.value)[-1]
+    if any(isinstance(size, Extent) for size in (*batch, rows, columns, depth)):
+        return None
+    heads, listed = Heads.of(body, "quantized_pair", tuple(batch)), list(tiles(machine.gpu))
+    work = Work(rows, columns, depth, heads.count, 1)
+    tile = choose("tile", listed, ranking(listed, lambda tile: demand(tile, work), machine.gpu))
+    _write(match, heads, tile, (rows, columns, depth))
+    return heads.problem.draft(heads.kernel, "gpu_quantized_pair")
+
+
+def _write(match: PairProduct, heads: Heads, tile: BlockTile, sizes: tuple[int, int, int]) -> None:
+    """A block for each tile of each head."""
+    kernel, (rows, columns, depth) = heads.kernel, sizes
+    blocks, bands = -(-columns // tile.columns), -(-rows // tile.rows)
+    result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
+    finished, scale = heads.chain(match.chain, match.root[0], wanted, 1.0, rows, columns), beside(heads, match.scale, 0)
+    with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
+        head, own = heads.head(number), own_thread(tile, thread)
+        top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
+        points = _point(match, heads, is_left=True), _point(match, heads, is_left=False)
+        left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
+        right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
+
+        def store(total: Value, row: Value, column: Value) -> None:
+            value, at = total if scale is None else total.cast(float32) * scale, (top + row, first + column)
+            write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
+
+        bounds = (
+            None if rows % tile.rows == 0 else as_index(rows) - top,
+            None if columns % tile.columns == 0 else as_index(columns) - first,
+        )
+        Product(kernel, tile, thread, left, right, int32).write(tile.steps(depth), store, bounds)
+
+
+def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
+    """The zero point of a matrix as its bytes are stored; None: zero. The one given is of left bytes without a sign, and of right
+    ones with one."""
+    matrix, name, shift = (match.left, "left", -SIGN) if is_left else (match.right, "right", SIGN)
+    is_signed = heads.read(matrix).buffer.element is int8
+    known = beside(heads, match.points, 0 if is_left else 1) if match.root.attrs[name] else None
+    if is_signed == is_left:
+        known = constant(shift, int32) if known is None else known + shift
+    return None if known is None else heads.kernel.name_value(f"{name}_point", known)
+
+
+def _side(
+    view: View, head: Head, tile: BlockTile, own: Value, first: Value, sizes: tuple[int, int], point: Value | None, is_left: bool
+) -> Side:
+    """A head's matrix, whose rows or columns a tile has from the first one on. `sizes` are its depth and how many of them there
+    are; what is beyond them counts as zero."""
+    deep, along = (-1, -2) if is_left else (-2, -1)
+    turned, extent = view.strides.steps[deep] == 1, tile.rows if is_left else tile.columns
+    lanes = WIDTH if neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1]) >= WIDTH else 1
+    covered = tile.steps(sizes[0]) * tile.slices * tile.depth, -(-sizes[1] // extent) * extent
+
+    def number(step: Value, spot: Spot) -> Value:
+        k, at = step * tile.depth + spot.k, first + spot.at
+        tests = [as_index(i) < size for i, size, most in zip((k, at), sizes, covered, strict=True) if most != size]
+        position = view.at(head, at, k) if is_left else view.at(head, k, at)
+        numbers = view.buffer.vector(lanes, position).cast(int32)
+        numbers = numbers if point is None else numbers - point.spread(lanes)
+        return if_inside(all_of(tests), numbers, 0) if tests else numbers
+
+    return Side(extent, spots(tile, own, extent, lanes, turned), lanes, number, turned)

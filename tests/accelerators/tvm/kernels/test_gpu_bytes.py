@@ -1,0 +1,142 @@
+"""Quantized values on OpenCL drivers: joins, resizes, phases that are dealt out, products of two values, and numbers that choose
+their own scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.kernels.quantized import gpu_pairs
+from accelerators.tvm.kernels.shared.gpu_tile import tiles
+from accelerators.tvm.machine.gpu import Gpu
+from accelerators.tvm.run import opencl_driver
+from graph.types import Array
+from tests.accelerators.tvm.kernels.test_quantized_enlarging import CASES as TRANSPOSED
+from tests.accelerators.tvm.kernels.test_quantized_enlarging import IN_GROUPS
+from tests.accelerators.tvm.kernels.test_quantized_pairs import PAIRS, Pair, pairs
+from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
+from tests.accelerators.tvm.running import compiled, normals, schedules
+
+pytest.importorskip("tvm")
+try:
+    opencl_driver.drivers()
+except AcceleratorUnavailable as unavailable:
+    pytest.skip(f"no OpenCL here: {unavailable.cause}", allow_module_level=True)
+
+CUTS = list(tiles(Gpu(64, 256, 32768)))
+EXAMPLES = settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+
+
+def results_of(graph: pt.Graph, *inputs: Array) -> tuple[list[Array], list[str]]:
+    """What the driver makes of them, and the names of the kernels."""
+    model = compiled(pt.apply_pass(graph, "InferShape"), "opencl")
+    return model.run(list(inputs), [None] * len(graph.outputs)), schedules(model)
+
+
+def agrees(graph: pt.Graph, *inputs: Array, schedule: str) -> None:
+    """One of its kernels is of this name, and it makes the integers that `cpu` makes."""
+    results, names = results_of(graph, *inputs)
+    assert schedule in names
+    for result, wanted in zip(results, pt.compile(graph, "cpu", config={"CACHE_DIR": ""})(*inputs), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+# -- products of two values --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_product_of_two_values_is_exact(kind: str) -> None:
+    (result,), names = results_of(PAIRS[kind].graph(), *PAIRS[kind].inputs)
+    assert names == ["gpu_quantized_pair"]
+    np.testing.assert_array_equal(result, PAIRS[kind].expected())
+
+
+@EXAMPLES
+@given(pairs(), st.sampled_from(CUTS))
+def test_products_of_any_cut_are_exact(pair: Pair, tile: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_pairs, "choose", lambda name, candidates, cost: tile)
+        (result,), names = results_of(pair.graph(), *pair.inputs)
+    assert names == ["gpu_quantized_pair"]
+    np.testing.assert_array_equal(result, pair.expected())
+
+
+def test_sums_of_products_of_two_values_are_exact() -> None:
+    """MatMulInteger, with zero points on both sides."""
+    a, b = integers(0, (2, 9, 300), "int8"), integers(1, (2, 300, 21), "uint8")
+    points = pt.constant(np.int8(-5)), pt.constant(np.uint8(131))
+    inputs = pt.variable("a", "int8", a.shape), pt.variable("b", "uint8", b.shape)
+    (result,), names = results_of(pt.Graph([pt.op("MatMulInteger", *inputs, *points)], list(inputs)), a, b)
+    assert names == ["gpu_quantized_pair"]
+    np.testing.assert_array_equal(result, (a.astype(int) + 5) @ (b.astype(int) - 131))
+
+
+def test_weights_whose_distances_are_no_bytes_are_multiplied_as_values() -> None:
+    x, weight = integers(0, (5, 40), "uint8"), integers(1, (40, 24), "uint8")
+    node = pt.op("MatMul", dequantized(pt.variable("x", "uint8", x.shape), 0.5, 3), dequantized(weight, 0.25, 90))
+    (result,), names = results_of(pt.Graph([node]), x)
+    assert names == ["gpu_quantized_pair"]
+    np.testing.assert_array_equal(result, ((x.astype(int) - 3) @ (weight.astype(int) - 90)).astype("f") * np.float32(0.125))
+
+
+# -- what moves them ---------------------------------------------------------------------------------------
+
+
+def image(channels: int, seed: int, after: int = 3) -> pt.Node:
+    """A convolution's result as integers."""
+    layer = Layer(3, channels, (5, 7), after=after, point=9)
+    return layer.node(pt.variable(f"x{seed}", "uint8", (1, 3, 5, 7)))
+
+
+@pytest.mark.parametrize("channels", [(8, 4), (5, 12)])
+@pytest.mark.parametrize("after", [3, 40])
+def test_a_join_of_channels_is_one_launch(channels: tuple[int, int], after: int) -> None:
+    """Of integers scaled alike, and of some that are scaled anew."""
+    images = [image(count, i, point) for i, (count, point) in enumerate(zip(channels, (3, after), strict=True))]
+    sides = [dequantized(node, 0.11, point, dtype="uint8") for node, point in zip(images, (3, after), strict=True)]
+    graph = pt.Graph([quantized(pt.op("Concat", *sides, axis=1), 0.11, 3)])
+    agrees(graph, integers(0, (1, 3, 5, 7), "uint8"), integers(1, (1, 3, 5, 7), "uint8"), schedule="gpu_joined_channels")
+
+
+@pytest.mark.parametrize("channels", [3, 8])
+@pytest.mark.parametrize("scales", [(2, 2), (1, 3)])
+@pytest.mark.parametrize(("mode", "schedule"), [("nearest", "gpu_resized_integers"), ("linear", "gpu_mixed_integers")])
+def test_resizes_are_those_of_cpu(channels: int, scales: tuple[int, int], mode: str, schedule: str) -> None:
+    x = dequantized(image(channels, 0), 0.11, 3, dtype="uint8")
+    resized = pt.op("Resize", x, None, pt.constant(np.array([1, 1, *scales], "f")), mode=mode)
+    agrees(pt.Graph([quantized(resized, 0.11, 3)]), integers(0, (1, 3, 5, 7), "uint8"), schedule=schedule)
+
+
+@pytest.mark.parametrize("case", [*TRANSPOSED.values(), *IN_GROUPS.values()], ids=[*TRANSPOSED, *IN_GROUPS])
+def test_transposed_convolutions_are_exact(case: Any) -> None:
+    (result,), names = results_of(case.graph(), case.given)
+    assert "gpu_interleaved_phases" in names
+    np.testing.assert_array_equal(result, case.expected())
+
+
+# -- numbers that choose their own scale -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 255, 2048, 2049, 140_000])
+@pytest.mark.parametrize("around", [0.0, 5.0, -5.0])
+def test_numbers_choose_their_own_scale_in_two_launches(size: int, around: float) -> None:
+    node = pt.op("DynamicQuantizeLinear", pt.variable("x", "float32", (size,)), n_outputs=3)
+    x = normals(size)(size) + np.float32(around)
+    graph = pt.Graph([node[0], node[1], node[2]])
+    results, names = results_of(graph, x)
+    assert names == ["gpu_dynamic_bytes"]
+    for result, wanted in zip(results, pt.compile(graph, "reference")(x), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_nan_is_passed_over_as_in_onnxruntime() -> None:
+    node = pt.op("DynamicQuantizeLinear", pt.variable("x", "float32", (4,)), n_outputs=3)
+    (result, scale), _ = results_of(pt.Graph([node[0], node[1]]), np.array([np.nan, 1, 2, 3], np.float32))
+    assert scale == np.float32(3) / np.float32(255)
+    assert result[1:].tolist() == [85, 170, 255]
