@@ -195,7 +195,7 @@ class TvmAccelerator(Accelerator):
         ready, complaints = device._ready(graph)
         laid_out = device._laid_out(ready, machine)
         watched, checks = with_flags(laid_out) if machine.is_gpu else (laid_out, ())
-        return lift_weights(fuse(watched, machine.is_gpu)), tuple(laid_out.attrs.get(NOTES, ())), (*complaints, *checks)
+        return lift_weights(fuse(watched, machine)), tuple(laid_out.attrs.get(NOTES, ())), (*complaints, *checks)
 
     def compiled_class(self) -> type[CompiledTvm]:
         """What `compile` returns."""
@@ -228,7 +228,7 @@ class TvmAccelerator(Accelerator):
         """The graph with a call for each kernel."""
         from accelerators.tvm.kernels.fusion import fuse
 
-        return fuse(self.laid_out(graph, machine), machine.is_gpu)
+        return fuse(self.laid_out(graph, machine), machine)
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
         """What the partition into kernels says."""

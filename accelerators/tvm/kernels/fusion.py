@@ -5,7 +5,7 @@ from __future__ import annotations
 from accelerators.tvm.kernels.attention.merging import merge_projections
 from accelerators.tvm.kernels.attention.selector import AttentionProperty
 from accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
-from accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty
+from accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty, NormedProperty
 from accelerators.tvm.kernels.elementwise.selector import ChainProperty
 from accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
 from accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
@@ -15,6 +15,7 @@ from accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
 from accelerators.tvm.kernels.quantized.selector import QuantizedProperty
 from accelerators.tvm.kernels.rows.selector import RowProperty
 from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
 from graph.node import Node
 from partition.partition_graph import partition_graph
@@ -29,13 +30,16 @@ class SingleProperty(PatternProperty):
         super().__init__(Pattern(_moves_numbers), "op")
 
 
-def fuse(graph: Graph, is_gpu: bool = False) -> Graph:
+def fuse(graph: Graph, machine: Machine | None = None) -> Graph:
     """The graph with a call for each kernel; ops that move nothing stay as they are.
 
     Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
-    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN."""
+    and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN.
+    Threads of a GPU that read the image of a convolution themselves compute what is before it; tensor cores get copies."""
+    is_gpu = machine is not None and machine.is_gpu
+    normed = (NormedProperty,) if machine is not None and is_gpu and not machine.rounds_products else ()
     quantized = QuantizedProperty, PairProperty
-    products = BlockedProperty, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
+    products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
     properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]
     return partition_graph(merge_projections(spread_gemms(graph)), subgraph_property=properties)

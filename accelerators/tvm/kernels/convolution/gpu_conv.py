@@ -14,6 +14,7 @@ from accelerators.arrays.sharing import new_weight
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.kernels.convolution.image import Image, flat
 from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from accelerators.tvm.kernels.convolution.normed_image import NormedImage
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, element_named, if_inside
 from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.shared.choice import choose
@@ -31,6 +32,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
 )
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
 from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,
@@ -54,14 +56,15 @@ USUAL_CHANNELS = 128
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A convolution with constant weights and what follows it; None for any other body, and where each channel has a filter of
-    its own, which is no product."""
-    size = bytes_on_tensor_cores(body, machine, "Conv")
+    """A convolution with constant weights and what follows it, or one of a normed image where no tensor cores multiply; None for
+    any other body, and where each channel has a filter of its own, which is no product."""
+    size, root = bytes_on_tensor_cores(body, machine, "Conv"), next(node for node in body.ops if node.op == "Conv")
+    normed = None if size else NormedImage.of(root, Problem.of(body))
 
     def cut(image: Image) -> Layer | None:
-        return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size))
+        return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size), normed)
 
-    return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut)
+    return draft_layer(body, "gpu_convolution_on_tensor_cores" if size else "gpu_convolution", cut, normed)
 
 
 def bytes_on_tensor_cores(body: Body, machine: Machine, op: str) -> int:
@@ -123,6 +126,8 @@ class Layer:
 
     image: Image
     tile: BlockTile | TensorTile
+    normed: NormedImage | None = None
+    """What becomes of the image before it is multiplied; None: nothing does."""
 
     @property
     def inner(self) -> int:
@@ -205,8 +210,9 @@ class Layer:
                 weights = packed_tensor_side(tile, own, tile.rows, weight, first)
                 TensorProduct(kernel, tile, thread, weights, copied).write(steps, store, bounds)
             else:
-                sides = packed_side(tile, own, tile.rows, weight, first), self._pixels(kernel, source, own, block, group, band)
-                Product(kernel, tile, thread, *sides).write(steps, store, bounds)
+                pixels = self._pixels(kernel, source, own, block, group, band, writer.inputs)
+                weights_side = packed_side(tile, own, tile.rows, weight, first)
+                Product(kernel, tile, thread, weights_side, pixels).write(steps, store, bounds)
 
     def band(self, kernel: Kernel, number: Value) -> Band:
         """The rows of the blocks of this number."""
@@ -217,7 +223,9 @@ class Layer:
         picture, row, pixel = at
         writer.store(total, (picture, group * self.outs + row, pixel))
 
-    def _pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band) -> Side:
+    def _pixels(
+        self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
+    ) -> Side:
         """The side of the image: a thread reads always at the same column."""
         lanes = WIDTH if self._is_plain and is_multiple(self.image.pixels, WIDTH) else 1
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
@@ -226,6 +234,8 @@ class Layer:
         def number(step: Value, spot: Spot) -> Value:
             read_from = taps(step, spot)
             numbers = read(source, read_from.position, lanes)
+            if self.normed is not None:
+                numbers = self.normed.numbers(numbers, inputs, read_from.position[1])
             return numbers if read_from.is_inside is None else if_inside(read_from.is_inside, numbers, 0.0)
 
         return Side(self.tile.columns, listed, lanes, number)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from accelerators.tvm.kernels.convolution.normed_image import (
+    is_cut_off,
+    reads_single_pixels,
+    scales_channels,
+    shifts_channels,
+)
 from partition.pattern import Pattern
 from partition.property import PatternProperty
 
@@ -14,3 +20,11 @@ class ConvolutionProperty(PatternProperty):
 
     def __init__(self) -> None:
         super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
+
+
+class NormedProperty(PatternProperty):
+    """A convolution of single pixels with the norm and the activation before it, and what follows it: a kernel of a GPU."""
+
+    def __init__(self) -> None:
+        before = scales_channels, shifts_channels, is_cut_off
+        super().__init__(Pattern(*before, reads_single_pixels, "Add|Sum?", ACTIVATIONS + "?"), "conv")

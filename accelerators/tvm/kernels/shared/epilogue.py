@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -78,14 +78,15 @@ def make_epilogue(
     start: Formula,
     groups: Sequence[tuple[int, int]],
     beside: Mapping[int, Shape] | None = None,
+    before: Collection[Node] = (),
 ) -> Epilogue | None:
-    """The epilogue of a body whose product is `root`; None if one of the other ops is more than that.
+    """The epilogue of a body whose product is `root`; None if one of the other ops is more than that, save those `before` it.
 
     `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are operands of these
     shapes. Dimensions first to last of each group are seen as one."""
     version = body.graph.opsets.get("", 1)
     shape = real_shape(root[0])
-    others = [node for node in body.ops if node is not root]
+    others = [node for node in body.ops if node is not root and node not in before]
     formulas = {node: formula(node, version) for node in others}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
     if shape is None or arrays or None in formulas.values() or 0 in shape:

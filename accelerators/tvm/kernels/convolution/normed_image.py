@@ -1,0 +1,89 @@
+"""An image whose channels are scaled, shifted and cut off at zero before a convolution reads it, as in networks that normalise
+first. A kernel for a GPU computes that as it reads the image: it saves a launch, and to write the image and read it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from accelerators.tvm.kernels.language import Buffer, Operand, Value
+from accelerators.tvm.kernels.shared.epilogue import folded
+from accelerators.tvm.kernels.shared.functions import at_least
+from accelerators.tvm.kernels.shared.numbers import read
+from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.shapes import float32_shape
+from graph.node import Node, NodeEntry
+
+
+@attrs.frozen(slots=True, eq=False)
+class NormedImage:
+    """Such an image in a body."""
+
+    source: NodeEntry
+    """The image."""
+    scale: int
+    """Which of the body's inputs the factors of the channels are,"""
+    shift: int
+    """and which of them is added to each channel."""
+    nodes: frozenset[Node]
+    """The ops that say so."""
+
+    @classmethod
+    def of(cls, root: Node, problem: Problem) -> NormedImage | None:
+        """The image of a convolution; None where it reads another one."""
+        nodes, entry, operands = list[Node](), root.reads[0], list[NodeEntry]()
+        for op in ("Relu", "Add", "Mul"):
+            node = entry.node
+            constants = [read for read in node.reads if problem.weight_at(read) is not None]
+            if node.op != op or node.domain or len(constants) != (op != "Relu") or len(node.reads) > 2:
+                return None
+            nodes.append(node)
+            operands += constants
+            entry = next(read for read in node.reads if read not in constants)
+        if not all(_is_of_channels(operand, entry) for operand in operands):
+            return None
+        shift, scale = (problem.positions[operand] for operand in operands)
+        return cls(entry, scale, shift, frozenset(nodes))
+
+    def numbers(self, given: Value, inputs: Sequence[Buffer], channel: Operand) -> Value:
+        """What becomes of neighbouring numbers of a channel of the image."""
+        scale, shift = (read(inputs[i], (channel,)).spread(given.type.lanes) for i in (self.scale, self.shift))
+        return at_least(given * scale + shift, 0.0)
+
+
+def is_cut_off(node: Node) -> bool:
+    """Is it a Relu?"""
+    return node.op == "Relu" and not node.domain
+
+
+def shifts_channels(node: Node) -> bool:
+    """Does it add a constant to each channel of an image?"""
+    return _joins_channels(node, "Add")
+
+
+def scales_channels(node: Node) -> bool:
+    """Does it multiply each channel of an image by a constant?"""
+    return _joins_channels(node, "Mul")
+
+
+def reads_single_pixels(node: Node) -> bool:
+    """Is it a convolution of one tap by a constant that sees all channels?"""
+    weight = float32_shape(node.inputs[1]) if node.op == "Conv" and not node.domain else None
+    return weight is not None and weight[2:] == (1,) * len(weight[2:]) and int(node.attrs.get("group", 1)) == 1
+
+
+def _joins_channels(node: Node, op: str) -> bool:
+    if node.op != op or node.domain:
+        return False
+    constants = [entry for entry in node.reads if entry.node.value is not None]
+    others = [entry for entry in node.reads if entry.node.value is None]
+    return len(constants) == len(others) == 1 and _is_of_channels(constants[0], others[0])
+
+
+def _is_of_channels(entry: NodeEntry, image: NodeEntry) -> bool:
+    """Has it a number for each of several channels of the image?"""
+    own, shape = float32_shape(entry), float32_shape(image)
+    if own is None or shape is None or len(shape) < 3 or shape[1] == 1:
+        return False
+    return folded(own, shape, [(0, 1), (1, 2), (2, len(shape))]) == (1, shape[1], 1)
