@@ -24,6 +24,8 @@ DOMAIN = "partita.blocked"
 ORIGIN = "partita.origin"
 """Metadata: the op of the user's that a node of ours runs for."""
 
+IMAGES = 3
+"""The first of the inputs of a convolution that are further values, whose channels follow those of its image."""
 
 
 @attrs.frozen(slots=True)

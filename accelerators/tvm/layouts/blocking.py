@@ -13,6 +13,7 @@ import numpy as np
 
 from accelerators.tvm.bodies.blocked import (
     DOMAIN,
+    IMAGES,
     ORIGIN,
     Value,
     blocked_type,
@@ -53,19 +54,19 @@ class _Blocking:
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
+        self.wanted = set(graph.outputs)
         self.lanes = lanes
         self.forms = Forms(graph, lanes)
         self.rewriter = self.forms.rewriter
         self.values = self.forms.blocked
 
     def run(self) -> Graph:
-        wanted = set(self.graph.outputs)
         shuffles = {node: shuffle for shuffle in find_shuffles(self.graph) for node in shuffle.nodes}
         for node in self.graph.nodes:
             shuffle = shuffles.get(node)
             if shuffle is not None and shuffle.source in self.values:
                 if node is shuffle.nodes[-1]:
-                    self._keep(node, attrs.evolve(self.forms.settled(shuffle.source), shuffle=shuffle.rows), wanted)
+                    self._keep(node, attrs.evolve(self.forms.settled(shuffle.source), shuffle=shuffle.rows))
                 continue
             blocked = self._blocked(node) if node.is_op and not node.domain else None
             if blocked is None:
@@ -77,15 +78,15 @@ class _Blocking:
             self.rewriter.keep(node, blocked)
             shape = real_shape(node[0])
             assert shape is not None and len(shape) == 4
-            self._keep(node, Value(blocked[0], shape, int(blocked.attrs.get("shuffled", 1))), wanted)
+            self._keep(node, Value(blocked[0], shape, int(blocked.attrs.get("shuffled", 1))))
         if not self.values:
             return self.graph
         return self.rewriter.finish(nodes=())
 
-    def _keep(self, node: Node, value: Value, wanted: set[NodeEntry]) -> None:
+    def _keep(self, node: Node, value: Value) -> None:
         """Note that the node's value is blocked."""
         self.values[node[0]] = value
-        if node[0] in wanted:
+        if node[0] in self.wanted:
             self.forms.need_plain(node[0])
 
     # -- ops -----------------------------------------------------------------------------------------------
@@ -119,9 +120,22 @@ class _Blocking:
         if not plain:
             read = pending.entry if pending is not None else self.forms.need_blocked(node.inputs[0], node).entry
         more = {"plain": int(plain), "channels": channels, "outs": shape[1], "group": groups, "shuffle": rows}
+        join = read.node
+        joined = self._joined(node.inputs[0], join, window)
+        if joined:
+            read, rest = joined[0], (*rest, *[None] * (IMAGES - 1 - len(rest)), *joined[1:])
         if not plain and window.share_inside < MOSTLY_PADDING and np.isfinite(weight.node.value).all():
             more["skips_padding"] = 1
-        return on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
+        convolution = on_blocks(node, (read, *rest), shape, self.lanes, **window_attributes(window), **more)
+        if not joined:
+            return convolution
+        return convolution.evolve(metadata={**node.metadata, ORIGIN: "\n".join([*origins_of(node), *origins_of(join)])})
+
+    def _joined(self, entry: NodeEntry, join: Node, window: Window) -> tuple[NodeEntry, ...]:
+        """The values that a Concat joins for this convolution alone, which copies its image anyway; none where it reads one."""
+        is_join = (join.domain, join.op) == (DOMAIN, "Concat") and not window.is_inside
+        alone = is_join and entry not in self.wanted and len(self.graph.consumers(entry)) == 1
+        return tuple(join.reads) if alone else ()
 
     def _depthwise(
         self, node: Node, window: Window, rest: tuple[NodeEntry | None, ...], shape: tuple[int, ...], rows: int

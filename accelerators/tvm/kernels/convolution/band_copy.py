@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+
 import attrs
 
 from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32, minimum
 from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
 from accelerators.tvm.kernels.shared.tile import kept, smaller
 from accelerators.tvm.kernels.shared.window import Pair, Window
@@ -51,7 +55,9 @@ class BandCopy:
         """How far apart neighbouring results read in the copy."""
         return (1, 1) if self.window.is_sampled else self.window.strides
 
-    def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Operand, top: Operand, chunk: Operand) -> None:
+    def write(
+        self, kernel: Kernel, source: Buffer | JoinedBlocks, into: Buffer, n: Operand, top: Operand, chunk: Operand
+    ) -> None:
         """Fill it, for image n and the band that begins at row `top` of the result."""
         window = self.window
 
@@ -60,21 +66,32 @@ class BandCopy:
 
         every = window.strides if window.is_sampled else (1, 1)
         left, inside = self._columns(every[1])
-        with kernel.loop(self.blocks, "c") as c, kernel.loop(self.down, "r") as r:
+        with kernel.loop(self.blocks, "c") as c, ExitStack() as inside_of_block:
+            number = self._reader(inside_of_block, kernel, source, n, chunk * self.blocks + c if self.is_chunk else c)
+            r = inside_of_block.enter_context(kernel.loop(self.down, "r"))
             row = kept(kernel, "row", top * window.strides[0] + r * every[0] - window.before[0], window.is_any)
             with kernel.when((row >= 0) & (row < window.sizes[0])):
                 self._zeros(kernel, into, c, r, 0, left)
                 with kernel.loop(inside, "e") as e:
-                    block = chunk * self.blocks + c if self.is_chunk else c
                     position = self._position(c, r, left + e)
                     if self.is_plain:
-                        copied(position, source[n, block, row, e * every[1]])
+                        copied(position, number(row, e * every[1]))
                     else:
                         with kernel.lanes(self.lanes) as lane:
-                            copied(position + lane, source[n, block, row * window.sizes[1] + e * every[1], lane])
+                            copied(position + lane, number(row * window.sizes[1] + e * every[1], lane))
                 self._zeros(kernel, into, c, r, left + inside, self.wide - left - inside)
             with kernel.otherwise():
                 self._zeros(kernel, into, c, r, 0, self.wide)
+
+    @staticmethod
+    def _reader(
+        loops: ExitStack, kernel: Kernel, source: Buffer | JoinedBlocks, n: Operand, block: Value
+    ) -> Callable[[Operand, Operand], Value]:
+        """What reads a number of this block, or plain channel: by its pixel and lane, or by its row and column."""
+        if isinstance(source, Buffer):
+            return lambda first, second: source[n, block, first, second]
+        seen, image = loops.enter_context(source.seen(kernel, n, block))
+        return lambda pixel, lane: seen[image, pixel, lane]
 
     def _columns(self, every: int) -> tuple[Operand, Operand]:
         """How many columns of zeros stand before those of the image, and how many of the image there are."""

@@ -7,18 +7,19 @@ images are all one case.
 
 Work is cut into bands of rows and ranges of panels (a panel is what a tile's vectors cover). Where the window sees padding, a
 task copies its band with zeros around it, which then stays in the core's cache. Where a panel's weights are more than the
-first-level cache holds, the input channels are walked in chunks, and the sums wait in memory of the task meanwhile."""
+first-level cache holds, the input channels are walked in chunks, and the sums wait in memory of the task meanwhile. The image may
+be several values whose channels follow one another, which are joined in the copy alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import attrs
 
-from accelerators.tvm.bodies.blocked import DOMAIN
+from accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import band_while_running
@@ -38,6 +39,7 @@ from accelerators.tvm.kernels.language import (
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
@@ -57,12 +59,13 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
     if len(roots) != 1:
         return None
     root, problem = roots[0], Problem.of(body)
-    source, weight = (problem.position(entry) for entry in root.inputs[:2])
-    if source is None or weight is None:
+    source, weight, *more = [problem.position(entry) for entry in (*root.inputs[:2], *root.inputs[IMAGES:])]
+    joined = [position for position in more if position is not None]
+    if source is None or weight is None or len(joined) < len(more):
         return None
     layer = make_layer(root, machine)
     blocks, lanes = layer.channels.blocks, machine.lanes
-    beside = {2: (1, blocks, 1, lanes)} if len(root.inputs) > 2 else {}
+    beside = {2: (1, blocks, 1, lanes)} if len(root.inputs) > 2 and root.inputs[2] is not None else {}
     after = make_epilogue(body, root, plus_bias, [(i, i + 1) for i in range(4)], beside)
     if after is None or weight in after.operands or (source in after.operands and layer.plain):
         return None
@@ -72,7 +75,8 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
     shapes = {**after.operands, weight: (layer.channels.weights(layer.window.count),)}
     kernel, inputs, outputs = problem.kernel("blocked_convolution", shapes, [after.results] * len(problem.outputs))
     layer = layer.while_running(kernel, machine)
-    _Writing(layer, kernel, inputs[source], inputs[weight], Writer(after, inputs, outputs)).write()
+    images = [inputs[position] for position in (source, *joined)]
+    _Writing(layer, kernel, images, inputs[weight], Writer(after, inputs, outputs)).write()
     return problem.draft(kernel, "blocked convolution", packs)
 
 
@@ -122,10 +126,13 @@ class _Reads:
 class _Writing:
     """Writes the kernel of one convolution."""
 
-    def __init__(self, layer: Layer, kernel: Kernel, source: Buffer, weight: Buffer, writer: Writer) -> None:
+    def __init__(self, layer: Layer, kernel: Kernel, images: Sequence[Buffer], weight: Buffer, writer: Writer) -> None:
+        source = images[0]
         self.layer = layer
         self.kernel = kernel
         self.source = source
+        self.copied = source if len(images) == 1 else JoinedBlocks.of(kernel, images)
+        """What the copy is made of. Where several values are joined, all that tiles read is copied."""
         self.weight = weight
         self.writer = writer
         self.name = partial(kept, kernel, is_kept=layer.window.is_any)
@@ -189,7 +196,7 @@ class _Writing:
 
         def panels(chunk: Operand) -> None:
             if task.image is not None:
-                self.copy.write(kernel, self.source, task.image, task.n, task.top, chunk)
+                self.copy.write(kernel, self.copied, task.image, task.n, task.top, chunk)
             if full:
                 with kernel.loop(end - first, "p_") as step:
                     panel = kernel.name_value("panel", first + step)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from accelerators.tvm.bodies.blocked import DOMAIN
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import (
-    Buffer,
-    Kernel,
-    Operand,
-    Value,
-    address,
-    if_inside,
-    int32,
-    int64,
-    minimum,
-)
+from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
 from accelerators.tvm.kernels.shared.numbers import read, write
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.shapes import real_shape
@@ -104,37 +95,18 @@ def concat(body: Body, machine: Machine) -> Draft | None:
     result = real_shape(root[0])
     if after is None or result is None:
         return None
-    batch, blocks, pixels, lanes = result
+    _, _, pixels, lanes = result
     problem = Problem.of(body)
     kernel, inputs, outputs = problem.kernel("concat", after.operands, [after.results] * len(problem.outputs))
     writer = Writer(after, inputs, outputs)
-    sources = [inputs[problem.positions[entry]] for entry in root.reads]
-    addresses, counts = _origins(kernel, sources, blocks)
-    seen = (batch * blocks, pixels, lanes)
+    joined = JoinedBlocks.of(kernel, [inputs[problem.positions[entry]] for entry in root.reads])
 
     def work(n: Value, block: Value) -> None:
-        with (
-            kernel.seen_at("source", addresses[block], sources[0].element, seen) as source,
-            kernel.loop(pixels, "p") as p,
-            kernel.lanes(lanes) as lane,
-        ):
-            writer.store(read(source, (n * counts[block].as_index(), p, lane)), (n, block, p, lane))
+        with joined.seen(kernel, n, block) as (source, first), kernel.loop(pixels, "p") as p, kernel.lanes(lanes) as lane:
+            writer.store(read(source, (first, p, lane)), (n, block, p, lane))
 
     over_blocks(kernel, result, machine, work)
     return problem.draft(kernel, "concat")
-
-
-def _origins(kernel: Kernel, sources: Sequence[Buffer], blocks: int) -> tuple[Buffer, Buffer]:
-    """For each block of the result: where the first image's stands, and how many blocks the value has that it comes from."""
-    addresses, counts = kernel.stack("addresses", int64, (blocks,)), kernel.stack("counts", int32, (blocks,))
-    start = 0
-    for source in sources:
-        own = source.sizes[1]
-        with kernel.loop(own, "own") as block:
-            addresses[start + block] = address(source[0, block, 0, 0])
-            counts[start + block] = own
-        start += own
-    return addresses, counts
 
 
 def shuffle(body: Body, machine: Machine) -> Draft | None:
