@@ -134,7 +134,7 @@ class Cut:
         if unit is not None:
             return cls._of_unit(unit, machine.lanes)
         if is_open:
-            tile = open_tile(columns, machine, apart)
+            tile = open_tile(columns, machine)
         else:
             threads = machine.threads_for(rows * columns * depth, MATRIX_PRODUCTS)
             tile = best_tile(rows, columns, machine, threads=threads, apart=apart)

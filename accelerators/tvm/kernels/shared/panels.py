@@ -63,6 +63,9 @@ WASTED = 1.25
 FETCH = 2.0
 """Cycles until a vector of the panel is there: the nearest cache does not hold the panel."""
 
+FAR = 4.0
+"""Cycles until a vector of the panel is there for the first tile that reads it: no cache of the core holds it yet."""
+
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
 
@@ -115,11 +118,17 @@ class PanelTile(Tile):
         """The cycles of a step where the panel comes from a farther cache, which may take longer than all else."""
         return max(self.cycles, self.vectors * FETCH + self.around)
 
+    def cycles_over(self, rows: int) -> float:
+        """The cycles of a step of all tiles that cover so many rows: the first waits for the panel."""
+        return max(self.fetched_cycles, self.vectors * FAR) + (self.down(rows) - 1) * self.fetched_cycles
+
     def heights(self, is_fetched: bool = False) -> list[PanelTile]:
         """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
-        there were one of each height. The lowest has one row. Where the panel is fetched from a farther cache, a few rows are
-        covered by one tile: a second one would wait for it again."""
+        there were one of each height. The lowest has one row. Where the panel is fetched from a farther cache there is one of
+        each height, so that as many rows as this one's are covered by one tile: a second one would wait for the panel again."""
         every = [attrs.evolve(self, rows=rows) for rows in range(1, self.rows + 1)]
+        if is_fetched:
+            return every
         chosen = [every[0], self]
 
         def cycles(tiles: list[PanelTile], rows: int) -> float:
@@ -129,8 +138,6 @@ class PanelTile(Tile):
             if cycles(chosen, rows) > WASTED * cycles(every, rows):
                 least = cycles(every, rows)
                 chosen.append(next(tile for tile in every[::-1] if tile.rows <= rows and tile.down(rows) * tile.cycles == least))
-        if is_fetched:
-            chosen += [tile for tile in every[1 : FEW - 1] if tile not in chosen]
         return sorted(chosen, key=lambda tile: tile.rows)
 
     def down(self, rows: int) -> int:
@@ -295,15 +302,16 @@ def best_tile(
     return choose(what, fitting, cost) if fitting else None
 
 
-def open_tile(columns: int, machine: Machine, apart: int | None = None, what: str = "tile") -> PanelTile | None:
-    """The tile for any number of rows, `apart` as for `best_tile`: the one that takes the fewest cycles together with the lower
-    ones of its width. A wide one would have few heights, so that a panel was fetched again for the fifth row and the sixth."""
-    narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= _highest(apart)]
+def open_tile(columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
+    """The tile for any number of rows: the one that takes the fewest cycles together with the lower ones of its width. A wide one
+    would have few heights, so that a panel was fetched again for the fifth row and the sixth; of more than WAYS heights there
+    would be much code."""
+    narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= WAYS]
     fitting = [tile for tile in narrow if tile.rows >= FEW] or narrow
 
     def cost(tile: PanelTile) -> tuple[float, int]:
         heights = tile.heights(is_fetched=True)
-        each = [min(low.down(rows) * low.fetched_cycles for low in heights if low.rows <= rows) / rows for rows in OPEN_ROWS]
+        each = [min(low.cycles_over(rows) for low in heights if low.rows <= rows) / rows for rows in OPEN_ROWS]
         return tile.across(columns) * sum(each), -tile.vectors
 
     return choose(what, fitting, cost) if fitting else None

@@ -47,7 +47,7 @@ def test_any_number_of_rows_takes_about_the_cycles_of_that_number(machine: Machi
 @pytest.mark.parametrize("rows", [12, 14, 15, 28, 140, None])
 def test_rows_that_push_one_another_out_of_the_cache_are_not_met_at_once(machine: Machine, rows: int | None) -> None:
     for apart in (PAGE, 3 * PAGE):
-        tile = open_tile(32, machine, apart) if rows is None else best_tile(rows, 32, machine, apart=apart)
+        tile = open_tile(32, machine) if rows is None else best_tile(rows, 32, machine, apart=apart)
         assert tile is not None
         assert tile.rows <= WAYS
 
@@ -68,12 +68,11 @@ def test_columns_fewer_than_a_vector_have_no_tile() -> None:
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_a_few_rows_fetch_a_panel_once(machine: Machine) -> None:
-    """Two rows one by one took 1.6 times as long as together."""
+    """Two rows one by one took 1.6 times as long as together, and seven or eight as four and four 1.3 times (AVX-512)."""
     tile = open_tile(3072, machine)
     assert tile is not None
-    heights = [low.rows for low in tile.heights(is_fetched=True)]
-    assert heights[: FEW - 1] == list(range(1, FEW))
-    assert len(set(heights)) == len(heights)
+    assert [low.rows for low in tile.heights(is_fetched=True)] == list(range(1, tile.rows + 1))
+    assert tile.rows >= (8 if machine.registers == 32 else 6)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
