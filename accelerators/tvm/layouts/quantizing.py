@@ -18,7 +18,7 @@ from accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, n
 from accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
 from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
 from accelerators.tvm.layouts.scales import scaling_of
-from accelerators.tvm.layouts.tables import tabulate
+from accelerators.tvm.layouts.tables import tabulate, without_tests
 from accelerators.tvm.layouts.whole_convolutions import whole_convolution
 from accelerators.tvm.machine.machine import Machine
 from graph.graph import Graph
@@ -57,6 +57,7 @@ def quantize(graph: Graph, machine: Machine) -> Graph:
     if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
         return graph
     with collector_paused():
+        graph = without_tests(graph)
         return _walked(Walk(graph if machine.is_gpu else tabulate(graph), machine))
 
 

@@ -24,16 +24,12 @@ BYTES = ("uint8", "int8")
 
 
 def tabulate(graph: Graph) -> Graph:
-    """The graph with a table for each such function. Tests whether a dequantized number is NaN are left out. Linear."""
+    """The graph with a table for each such function. Linear."""
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return graph
     tables, names = _Tables(graph), {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        if _keeps_numbers(node):
-            assert node.inputs[2] is not None
-            rewriter.replace(node[0], rewriter.value(node.inputs[2]))
-            return
         source = tables.sources.get(node[0]) if node.op == "QuantizeLinear" and node[0] in tables.long else None
         if source is None or not node.is_op:
             rewriter.keep(node)
@@ -41,6 +37,22 @@ def tabulate(graph: Graph) -> Graph:
         numbers = rewriter.keep(constant(tables.values(node[0]), unique(f"{node.name}_table", names)))
         read = (rewriter.value(source), numbers[0])
         rewriter.keep(node, node.evolve(op="Table", domain=DOMAIN, inputs=read, attrs=frozen_attrs({})))
+
+    rewritten = rewrite(graph, visit)
+    return rewritten if rewritten is graph else rewritten.evolve(nodes=())
+
+
+def without_tests(graph: Graph) -> Graph:
+    """The graph without tests whether a dequantized number is NaN, which it never is. Linear."""
+    if not any(node.op == "IsNaN" for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        if _keeps_numbers(node):
+            assert node.inputs[2] is not None
+            rewriter.replace(node[0], rewriter.value(node.inputs[2]))
+        else:
+            rewriter.keep(node)
 
     rewritten = rewrite(graph, visit)
     return rewritten if rewritten is graph else rewritten.evolve(nodes=())

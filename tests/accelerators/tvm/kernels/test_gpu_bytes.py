@@ -140,3 +140,15 @@ def test_nan_is_passed_over_as_in_onnxruntime() -> None:
     (result, scale), _ = results_of(pt.Graph([node[0], node[1]]), np.array([np.nan, 1, 2, 3], np.float32))
     assert scale == np.float32(3) / np.float32(255)
     assert result[1:].tolist() == [85, 170, 255]
+
+
+def test_no_kernel_asks_whether_dequantized_numbers_are_nan() -> None:
+    """torch makes zeros of rows of NaN; none of these is one."""
+    image = integers(0, (2, 40), "uint8")
+    weights = pt.op("Softmax", dequantized(pt.variable("x", "uint8", image.shape), 0.05, 100))
+    again = dequantized(quantized(weights, 1 / 255, 0), 1 / 255, 0, dtype="uint8")
+    kept = pt.op("Where", pt.op("IsNaN", again), pt.constant(np.float32(0)), again)
+    results, names = zip(*(results_of(pt.Graph([quantized(node, 1 / 255, 0)]), image) for node in (kept, again)), strict=True)
+    assert names[0] == names[1]
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert results[0][0].any()
