@@ -53,9 +53,9 @@ class Kernel:
     @property
     def text(self) -> str:
         """The loops as they were written; of a kernel that TVM scheduled, its own text."""
-        from accelerators.tvm.kernels.catalogue import draft_kernel
+        from accelerators.tvm.lower.lowering import own_draft
 
-        draft = draft_kernel(self._origin().body, self.machine)
+        draft = own_draft(self._origin().body, self.machine)
         return self.tir if draft is None or draft.kernel is None else str(draft.kernel)
 
     @property

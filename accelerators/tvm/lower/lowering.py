@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -58,17 +57,15 @@ def lower(
 ) -> Lowered:
     """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
     its candidates are noted in `offered`. `check` is called before TVM's importer and schedules make them: it may refuse."""
-    from accelerators.tvm.kernels.catalogue import draft_kernel
     from accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
     is_open = is_for_any_size(body.graph)
     if not is_open:  # What `sizing` states it has worked out itself.
         infer(body.graph, strict=False, check_declared=True)
-    drafted: Draft | None = None
     with compiling.lock:
-        with _leaving_to_importer(is_open), quiet(), refused("kernel"), choosing(choices or {}) as choice_log:
-            drafted = draft_kernel(body, machine)
+        with quiet(), choosing(choices or {}) as choice_log:
+            drafted = own_draft(body, machine)
         if drafted is not None and offered is not None:
             offered.update(choice_log.offered)
         if drafted is not None:
@@ -84,14 +81,18 @@ def lower(
         return _from_importer(body, machine)
 
 
-@contextmanager
-def _leaving_to_importer(is_open: bool) -> Iterator[None]:
-    """A kernel of ours that would have to know a size now is no error where TVM's own takes the body at any size."""
+def own_draft(body: Body, machine: Machine) -> Draft | None:
+    """The kernel of ours for the body; None where there is none, or it would have to know a size now that is known only when the
+    model is called: TVM's own may take the body at any size."""
+    from accelerators.tvm.kernels.catalogue import draft_kernel
+
     try:
-        yield
+        with refused("kernel"):
+            return draft_kernel(body, machine)
     except CompileError:
-        if not is_open:
+        if not is_for_any_size(body.graph):
             raise
+        return None
 
 
 def _from_function(body: Body, drafted: Draft) -> Lowered:

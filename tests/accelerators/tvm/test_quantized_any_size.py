@@ -121,3 +121,15 @@ def test_rows_of_a_quantized_table_at_positions_that_follow_from_sizes() -> None
     table = pt.op("DequantizeLinear", integers, scale(0.1), pt.constant(np.uint8(9)))
     graph = pt.Graph([pt.op("Add", quantized(x), quantized(pt.op("Gather", table, positions)))], [x])
     check(graph, [{"x": numbers(n, s, 8)} for n, s in ((1, 1), (2, 7), (1, 32))], 1e-4)
+
+
+def test_numbers_of_whole_vectors_at_any_size_have_a_kernel_and_its_text() -> None:
+    """A number of rows is known only in a call, which is no reason to leave rows of whole vectors to TVM's own kernels."""
+    x = pt.variable("x", "uint8", ("N", 64))
+    graph = pt.Graph([pt.op("DequantizeLinear", x, pt.constant(np.float32(0.1)), pt.constant(np.uint8(3)))], [x])
+    model = pt.compile(graph, "cpu")
+    (kernel,) = model.kernels()
+    assert kernel.schedule == "chain" and kernel.text.startswith("kernel chain")
+    for rows in (1, 3, 50):
+        data = np.arange(rows * 64, dtype=np.uint8).reshape(rows, 64)
+        np.testing.assert_array_equal(model(data)[0], (data.astype(np.float32) - 3) * np.float32(0.1))

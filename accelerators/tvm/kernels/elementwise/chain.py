@@ -119,7 +119,7 @@ class _Cut:
         sizes = [computed_element(entry).bits // 8 for entry in (*problem.inputs, *problem.outputs, *inside)]
         if isinstance(extent, Extent) and not is_multiple(extent, machine.lanes):
             return cls(pieces(extent, PIECE), 1, 1, PIECE) if len(shape) == 1 else cls(1, 1, 1, extent)
-        if is_quantized and max(sizes) > 2 and extent >= machine.lanes:
+        if is_quantized and max(sizes) > 2 and isinstance(extent, int) and extent >= machine.lanes:
             vectors = next(k for k in (UNROLLED, 2, 1) if k == 1 or (extent >= 2 * k * machine.lanes))
             return cls(math.ceil(extent / (machine.lanes * vectors)), vectors, machine.lanes, 1)
         narrow = machine.lanes * 4 // min(sizes)
