@@ -24,6 +24,8 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from accelerators.tvm.kernels.convolution.bands import band_while_running
 from accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
+from accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
 from accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
 from accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from accelerators.tvm.kernels.language import (
@@ -44,13 +46,6 @@ from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
-
-LINE = 64
-"""Bytes of a line of the cache."""
-
-LEAST_SHARE = 0.4
-"""The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
 
 
 def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -78,49 +73,6 @@ def blocked_convolution(body: Body, machine: Machine) -> Draft | None:
     images = [inputs[position] for position in (source, *joined)]
     _Writing(layer, kernel, images, inputs[weight], Writer(after, inputs, outputs)).write()
     return problem.draft(kernel, "blocked convolution", packs)
-
-
-@attrs.frozen(slots=True, eq=False)
-class _Task:
-    """The values that are known throughout a task."""
-
-    n: Value
-    """The image."""
-    top: Value
-    """The first row of the band."""
-    across: Value
-    """The number of the range of panels."""
-    image: Buffer | None
-    """The copy of the band, if there is one."""
-    sums: Buffer | None
-    """Where sums wait from chunk to chunk, if there are several."""
-
-
-@attrs.frozen(slots=True, eq=False)
-class _Panel:
-    """The values that are known while one panel is computed."""
-
-    number: Value
-    pixels: int
-    """Pixels of its tiles."""
-    vectors: int
-    """Blocks of output channels in it."""
-    chunk: Operand
-    """The number of the chunk of input channels that is walked."""
-    local: Operand
-    """Its number among the panels of the task."""
-    shares: bool
-    """Do the pixels of a tile share an address?"""
-
-
-@attrs.frozen(slots=True, eq=False)
-class _Reads:
-    """What a tile reads of the image."""
-
-    addresses: list[Value]
-    """Where each of its pixels reads the first tap."""
-    taps: tuple[TapRange, TapRange]
-    """The rows and columns of taps that it walks."""
 
 
 class _Writing:
@@ -157,7 +109,7 @@ class _Writing:
                 sums = kernel.memory("sums", float32, (counted(self._panels * bands.tiles * self._tile),))
             top = self._top(self.name("band", number % count // bands.across))
             with nullcontext() if layer.unit is None else layer.unit.configured(kernel):
-                self._chunks(_Task(n, top, across, image, sums))
+                self._chunks(Task(n, top, across, image, sums))
 
     def _top(self, band: Value) -> Value:
         """The first row of a band. Of images of any size all that follows is told this band's rows and tiles."""
@@ -182,7 +134,7 @@ class _Writing:
 
     # -- the product ---------------------------------------------------------------------------------------
 
-    def _chunks(self, task: _Task) -> None:
+    def _chunks(self, task: Task) -> None:
         bands, channels, kernel = self.layer.bands, self.layer.channels, self.kernel
         full, rest = divmod(channels.blocks, bands.vectors)
         is_cut = not isinstance(bands.across, int) or bands.across > 1
@@ -190,9 +142,9 @@ class _Writing:
         end: Operand = (task.across + 1) * full // bands.across if is_cut else full
         first = self.name("first", first)
 
-        def last(chunk: Operand) -> _Panel:
+        def last(chunk: Operand) -> Panel:
             """The narrower panel."""
-            return _Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
+            return Panel(kernel.name_value("panel", full), bands.pixels, rest, chunk, end - first, bands.shares)
 
         def panels(chunk: Operand) -> None:
             if task.image is not None:
@@ -200,7 +152,7 @@ class _Writing:
             if full:
                 with kernel.loop(end - first, "p_") as step:
                     panel = kernel.name_value("panel", first + step)
-                    self._tiles(task, _Panel(panel, bands.pixels, bands.vectors, chunk, step, bands.shares))
+                    self._tiles(task, Panel(panel, bands.pixels, bands.vectors, chunk, step, bands.shares))
             if rest and not is_cut:
                 self._tiles(task, last(chunk))
             elif rest:
@@ -213,7 +165,7 @@ class _Writing:
         with kernel.loop(channels.chunks, "chunk") as chunk:
             panels(chunk)
 
-    def _tiles(self, task: _Task, panel: _Panel) -> None:
+    def _tiles(self, task: Task, panel: Panel) -> None:
         """All tiles of the band for one panel. In images of any width those whose pixels share an address are taken where they
         divide the rows."""
         bands, kernel, wide = self.layer.bands, self.kernel, self.layer.window.out[1]
@@ -227,7 +179,7 @@ class _Writing:
         with kernel.otherwise():
             self._tiles_anywhere(task, panel)
 
-    def _tiles_anywhere(self, task: _Task, panel: _Panel) -> None:
+    def _tiles_anywhere(self, task: Task, panel: Panel) -> None:
         """All tiles of the band, wherever in its rows they begin. One of fewer pixels than a tile has, which only images of any
         size have, is walked pixel by pixel."""
         bands, kernel = self.layer.bands, self.kernel
@@ -240,13 +192,13 @@ class _Writing:
         with kernel.otherwise():
             self._tiled(task, attrs.evolve(panel, pixels=1), whole, whole)
 
-    def _tiled(self, task: _Task, panel: _Panel, tiles: Operand, whole: int | Value) -> None:
+    def _tiled(self, task: Task, panel: Panel, tiles: Operand, whole: int | Value) -> None:
         """All of so many tiles that cover the whole band."""
         kernel = self.kernel
         with kernel.loop(tiles, "tile") as tile:
             base = self.name("base", start(tile, panel.pixels, whole))
             addresses = pixel_addresses(kernel, self.layer, self.copy, task.top, base, panel.pixels, panel.shares)
-            reads = _Reads(addresses, self._seen(task, panel, base))
+            reads = Reads(addresses, self._seen(task, panel, base))
             acc = kernel.registers("acc", float32, (panel.pixels, panel.vectors), self.layer.lanes)
 
             def steps() -> None:
@@ -267,7 +219,7 @@ class _Writing:
                 self._chunk(task, panel, acc, aside, steps, write)
 
     def _chunk(
-        self, task: _Task, panel: _Panel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
+        self, task: Task, panel: Panel, acc: Registers, aside: Value, steps: Callable[[], None], write: Callable[[], None]
     ) -> None:
         """The steps of one chunk: sums begin with what the chunk before left, and are written after the last."""
         kernel, sums, lanes, chunk = self.kernel, task.sums, self.layer.lanes, panel.chunk
@@ -284,43 +236,44 @@ class _Writing:
             for p, v in self._each(panel):
                 sums[aside + (p * panel.vectors + v) * lanes] = acc[p, v]
 
-    def _clear(self, panel: _Panel, acc: Registers) -> None:
+    def _clear(self, panel: Panel, acc: Registers) -> None:
         for p, v in self._each(panel):
             acc[p, v] = 0.0
 
-    def _size(self, panel: _Panel) -> int:
+    def _size(self, panel: Panel) -> int:
         """How many numbers are set aside for a tile of the panel."""
         return panel.pixels * self.layer.bands.vectors * self.layer.lanes
 
-    def _each(self, panel: _Panel) -> list[tuple[int, int]]:
+    def _each(self, panel: Panel) -> list[tuple[int, int]]:
         return [(p, v) for p in range(panel.pixels) for v in range(panel.vectors)]
 
-    def _seen(self, task: _Task, panel: _Panel, base: Value) -> tuple[TapRange, TapRange]:
+    def _seen(self, task: Task, panel: Panel, base: Value) -> tuple[TapRange, TapRange]:
         """The taps that a tile walks: all, or those that meet more than padding."""
         window = self.layer.window
         if not self.layer.shape.skips:
             return all_taps(window)
         return seen_taps(self.kernel, window, task.top * window.out[1] + base, panel.pixels)
 
-    def _steps(self, task: _Task, panel: _Panel, tile: Value, base: Value, reads: _Reads, acc: Registers) -> None:
+    def _steps(self, task: Task, panel: Panel, tile: Value, base: Value, reads: Reads, acc: Registers) -> None:
         """The loops over input channels and taps."""
         channels, window, kernel, lanes = self.layer.channels, self.layer.window, self.kernel, self.layer.lanes
         width, group, instruction = panel.vectors * lanes, self.layer.group, self.layer.instruction
         taken = channels.taken
         counted = channels.count(panel.number)
         count = channels.chunk // lanes if channels.by_block else counted if taken == 1 else counted // taken
+        fetching = Fetching(self.layer, kernel, self.source, self.weight, self.writer)
         with kernel.loop(count, "c") as c, ExitStack() as loops:
             block, lane = self._channel(panel, c)
             blocks = channels.chunk // lanes
-            is_by_tap = self._lines_ahead(blocks * window.count, width) > 0
+            is_by_tap = fetching.lines(blocks * window.count, width) > 0
             if not is_by_tap:
-                self._fetch_ahead(panel, tile, c, blocks, width)
-            self._fetch_pixels(task, panel, reads, block)
-            self._fetch_beside(task, panel, base, c, blocks)
+                fetching.weights(panel, tile, c, blocks, width)
+            fetching.pixels(task, panel, reads, block)
+            fetching.beside(task, panel, base, c, blocks)
             taps = self._taps(loops, panel, reads.taps)
             tap = c * window.count + taps[0] * window.taps[1] + taps[1]
             if is_by_tap:
-                self._fetch_ahead(panel, tile, tap, blocks * window.count, width)
+                fetching.weights(panel, tile, tap, blocks * window.count, width)
             if channels.by_block:
                 step = loops.enter_context(kernel.loop(lanes // taken, "l"))  # Written out it is no faster, and longer in LLVM.
                 lane = step if taken == 1 else step * taken
@@ -340,7 +293,7 @@ class _Writing:
                     acc[p, v] = instruction.add(acc[p, v], spread, vector)
 
     def _tile_steps(
-        self, unit: TileUnit, task: _Task, panel: _Panel, reads: _Reads, acc: Registers
+        self, unit: TileUnit, task: Task, panel: Panel, reads: Reads, acc: Registers
     ) -> None:
         """The same by the processor's own tiles: a step takes a block of channels of one tap. Pixels that are no neighbours are
         laid side by side first."""
@@ -364,7 +317,7 @@ class _Writing:
         for p, v in self._each(panel):
             acc[p, v] = acc[p, v] + products[p, v]
 
-    def _taps(self, loops: ExitStack, panel: _Panel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
+    def _taps(self, loops: ExitStack, panel: Panel, walked: tuple[TapRange, TapRange]) -> tuple[Operand, Operand]:
         """The loops over rows and columns of the window."""
         window, kernel = self.layer.window, self.kernel
         if window.count == 1:
@@ -378,7 +331,7 @@ class _Writing:
         column = loops.enter_context(kernel.loop(window.taps[1] // each, "kw", "unroll" if is_small else "serial"))
         return row, column if each == 1 else column * each
 
-    def _written_out(self, panel: _Panel) -> int:
+    def _written_out(self, panel: Panel) -> int:
         """The most taps of a row that are written out, not walked by a loop. In rows of any width LLVM computes where the
         pixels of a tile stand anew in each turn of that loop; with AVX2 it is a thirtieth of the time."""
         layer = self.layer
@@ -386,56 +339,7 @@ class _Writing:
             return 8
         return 3 if layer.window.is_any and layer.lanes < WIDE and panel.pixels > 1 else 0
 
-    def _fetch_ahead(self, panel: _Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
-        """One step's share of the next panel's weights into the cache."""
-        channels, lines = self.layer.channels, self._lines_ahead(steps, width)
-        if not lines:
-            return
-        following = channels.offset(self.layer.window.count, panel.number, panel.chunk) + self._weights(width)
-        with self.kernel.unroll(lines, "q") as q:
-            line = (tile * steps + step) * lines + q
-            self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
-
-    def _fetch_pixels(self, task: _Task, panel: _Panel, reads: _Reads, block: Value) -> None:
-        """The pixels that the next tile reads of a block of channels, into the cache."""
-        if not self._walks_pixels:
-            return
-        for address in reads.addresses:
-            self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
-
-    def _fetch_beside(self, task: _Task, panel: _Panel, base: Value, step: Value, steps: int) -> None:
-        """One step's share of what is read beside the tile's sums once they are there, as what is added to them."""
-        after, channels = self.writer.after, self.layer.channels
-        if not self._walks_pixels or channels.chunks > 1:
-            return
-        share = math.ceil(panel.pixels * panel.vectors / steps)
-        for position in [position for position, shape in after.operands.items() if shape == after.results]:
-            with self.kernel.unroll(share, "q") as q:
-                number = step * share + q
-                block, pixel = panel.number * self.layer.bands.vectors + number // panel.pixels, number % panel.pixels
-                at = task.n, block, task.top + base + pixel, 0
-                self.kernel.prefetch(self.writer.inputs[position][at])
-
-    @property
-    def _walks_pixels(self) -> bool:
-        """Does each tile read neighbouring pixels of the image itself, which is larger than the weights?"""
-        layer, window = self.layer, self.layer.window
-        is_larger = isinstance(window.pixels, Extent) or window.pixels > layer.channels.outs
-        return layer.lanes == WIDE and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
-
-    def _lines_ahead(self, steps: int, width: int) -> int:
-        """How many lines of the next panel's weights each of so many steps of a tile fetches: 0 where most would fetch more than
-        their share, as where many tiles wait for the panel."""
-        if not self.layer.channels.by_block or not isinstance(self.layer.bands.tiles, int):
-            return 0
-        share = self._weights(width) * self.layer.size // LINE / (self.layer.bands.tiles * steps)
-        return math.ceil(share) if share >= LEAST_SHARE else 0
-
-    def _weights(self, width: int) -> int:
-        """How many weights a panel of so many output channels has of one chunk."""
-        return self.layer.channels.chunk * self.layer.window.count * width
-
-    def _channel(self, panel: _Panel, c: Value) -> tuple[Value, Operand]:
+    def _channel(self, panel: Panel, c: Value) -> tuple[Value, Operand]:
         """The channel that a step reads: its block, and its lane where no loop of its own walks that."""
         channels, kernel, lanes = self.layer.channels, self.kernel, self.layer.lanes
         if channels.by_block:
@@ -451,14 +355,14 @@ class _Writing:
         return kernel.name_value("block", channel // lanes), kernel.name_value("lane", channel % lanes)
 
     def _number(
-        self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+        self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> Value:
         """What a step takes of the image at a pixel of the tile: from the tap and the channel on."""
         buffer, position = self._position(task, address, block, lane, taps)
         return self.layer.instruction.left(buffer, *position)
 
     def _position(
-        self, task: _Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
+        self, task: Task, address: Value, block: Value, lane: Operand, taps: tuple[Operand, Operand]
     ) -> tuple[Buffer, tuple[Operand, ...]]:
         """Where a channel of a tap stands that a pixel of the tile reads: in the copy, or in the image."""
         window, copy = self.layer.window, self.copy
@@ -473,7 +377,7 @@ class _Writing:
             return self.source, (task.n, block, at // window.sizes[1], at % window.sizes[1])
         return self.source, (task.n, block, at, lane)
 
-    def _write(self, task: _Task, panel: _Panel, base: Value, acc: Registers) -> None:
+    def _write(self, task: Task, panel: Panel, base: Value, acc: Registers) -> None:
         """The epilogue for every sum of the tile; a long one is written once, in a loop over sums that were put aside."""
         bands, kernel, lanes = self.layer.bands, self.kernel, self.layer.lanes
         first = task.top * self.layer.window.out[1] + base

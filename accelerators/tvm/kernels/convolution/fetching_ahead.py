@@ -1,0 +1,81 @@
+"""What a blocked convolution will read soon, fetched into the cache while sums are computed."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from accelerators.tvm.kernels.convolution.blocked_layer import Layer
+from accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from accelerators.tvm.kernels.convolution.pixel_addresses import WIDE
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.sizes.extent import Extent
+
+LINE = 64
+"""Bytes of a line of the cache."""
+
+LEAST_SHARE = 0.4
+"""The least lines of the next panel that are fetched with each tap, or else with each block of input channels."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Fetching:
+    """Writes what is fetched at a step of a tile."""
+
+    layer: Layer
+    kernel: Kernel
+    source: Buffer
+    """The image."""
+    weight: Buffer
+    writer: Writer
+
+    def weights(self, panel: Panel, tile: Value, step: Operand, steps: int, width: int) -> None:
+        """One step's share of the next panel's weights into the cache."""
+        channels, lines = self.layer.channels, self.lines(steps, width)
+        if not lines:
+            return
+        following = channels.offset(self.layer.window.count, panel.number, panel.chunk) + self._weights(width)
+        with self.kernel.unroll(lines, "q") as q:
+            line = (tile * steps + step) * lines + q
+            self.kernel.prefetch(self.weight[following + line * (LINE // self.layer.size)])
+
+    def pixels(self, task: Task, panel: Panel, reads: Reads, block: Value) -> None:
+        """The pixels that the next tile reads of a block of channels, into the cache."""
+        if not self._walks_pixels:
+            return
+        for address in reads.addresses:
+            self.kernel.prefetch(self.source[task.n, block, address + panel.pixels, 0])
+
+    def beside(self, task: Task, panel: Panel, base: Value, step: Value, steps: int) -> None:
+        """One step's share of what is read beside the tile's sums once they are there, as what is added to them."""
+        after, channels = self.writer.after, self.layer.channels
+        if not self._walks_pixels or channels.chunks > 1:
+            return
+        share = math.ceil(panel.pixels * panel.vectors / steps)
+        for position in [position for position, shape in after.operands.items() if shape == after.results]:
+            with self.kernel.unroll(share, "q") as q:
+                number = step * share + q
+                block, pixel = panel.number * self.layer.bands.vectors + number // panel.pixels, number % panel.pixels
+                at = task.n, block, task.top + base + pixel, 0
+                self.kernel.prefetch(self.writer.inputs[position][at])
+
+    @property
+    def _walks_pixels(self) -> bool:
+        """Does each tile read neighbouring pixels of the image itself, which is larger than the weights?"""
+        layer, window = self.layer, self.layer.window
+        is_larger = isinstance(window.pixels, Extent) or window.pixels > layer.channels.outs
+        return layer.lanes == WIDE and window.is_flat and is_larger and not layer.bands.copies and layer.channels.by_block
+
+    def lines(self, steps: int, width: int) -> int:
+        """How many lines of the next panel's weights each of so many steps of a tile fetches: 0 where most would fetch more than
+        their share, as where many tiles wait for the panel."""
+        if not self.layer.channels.by_block or not isinstance(self.layer.bands.tiles, int):
+            return 0
+        share = self._weights(width) * self.layer.size // LINE / (self.layer.bands.tiles * steps)
+        return math.ceil(share) if share >= LEAST_SHARE else 0
+
+    def _weights(self, width: int) -> int:
+        """How many weights a panel of so many output channels has of one chunk."""
+        return self.layer.channels.chunk * self.layer.window.count * width
