@@ -23,10 +23,10 @@ from accelerators.tvm.kernels.language import (
     Value,
     int32,
     minimum,
-    select,
     uint8,
 )
 from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.quantized.byte_addresses import byte_addresses
 from accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
 from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
 from accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
@@ -41,7 +41,6 @@ from accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
@@ -266,38 +265,10 @@ class _Writing:
 
     def _addresses(self, group: Value, top: Value, base: Value, image: Buffer | None, count: int) -> list[Value]:
         """Where each of so many pixels reads the first tap of the group's first channel: in the copy, or in the image."""
-        shape, name = self.cut.shape, self.kernel.name_value
-        window, across = shape.window, shape.across
-        wide = window.sizes[1] if image is None else self.frame.wide
-        if isinstance(window.out[1], Extent):
-            return self._addresses_of_any(group, base if image is not None else top * window.out[1] + base, wide, count)
-        addresses = []
-        for r in range(count):
-            row, column = (base + r) // window.out[1], (base + r) % window.out[1]
-            if window.out[1] == 1:
-                row, column = base + r, base * 0
-            row = row if image is not None else top + row
-            position = row * (window.strides[0] * wide) + column * window.strides[1]
-            addresses.append(name(f"at{r}", position * across + group * (across // shape.groups)))
-        return addresses
-
-    def _addresses_of_any(self, group: Value, pixel: Value, wide: int, count: int) -> list[Value]:
-        """The same of images of any width, from a pixel of the result on. Of all pixels but the first these are found without a
-        division: each stands beside the one before, or begins the next row."""
-        shape, window, kernel = self.cut.shape, self.cut.shape.window, self.kernel
-        across, out = shape.across, as_index(window.out[1])
-        row, column = kept(kernel, "row", pixel // out), kept(kernel, "column", pixel % out)
-        step, line = window.strides[1] * across, as_index(wide) * (window.strides[0] * across)
-        back = kept(kernel, "back", line - out * step)
-        at = kept(kernel, "at0", row * line + column * step + group * (across // shape.groups))
-        addresses = [at]
-        for r in range(1, count):
-            column = kept(kernel, f"column{r}", column + 1)
-            is_next = column >= out
-            at = kept(kernel, f"at{r}", at + step + select(is_next, back, 0))
-            column = kept(kernel, f"column{r}", select(is_next, 0, column))
-            addresses.append(at)
-        return addresses
+        shape = self.cut.shape
+        if image is None:
+            return byte_addresses(self.kernel, shape, group, top, base, shape.window.sizes[1], count)
+        return byte_addresses(self.kernel, shape, group, None, base, self.frame.wide, count)
 
     def _in_vectors(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
