@@ -171,6 +171,7 @@ def test_any_size() -> None:
     assert all("worst" in cell for cell in cells[3:6])
 
 
+@pytest.mark.slow
 def test_compile(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     said = run("compiling", "--tiny", "--results", str(tmp_path))
@@ -181,11 +182,7 @@ def test_compile(tmp_path: Path) -> None:
     assert rows["partita import"].extra["MiB"] > 4.7  # the weights alone
 
 
-def test_gpu() -> None:
-    said = run("gpu", "--tiny")
-    assert "There is no GPU here, so nothing was measured." in said or "Measured 20" in said
-
-
+@pytest.mark.slow
 def test_layers() -> None:
     pytest.importorskip("onnxruntime")
     said = run("layers", "squeezenet", "--tiny")
@@ -243,6 +240,6 @@ def test_threads(tmp_path: Path) -> None:
 
 
 def test_a_run_of_parts_leaves_one_file(tmp_path: Path) -> None:
-    run("__main__", "--tiny", "--parts", "partition", "gpu", "--results", str(tmp_path))
-    kept(tmp_path, "partition")
+    run("__main__", "--tiny", "--parts", "partition", "compiling", "--results", str(tmp_path))
+    kept(tmp_path, "partition"), kept(tmp_path, "compile")
     assert not list((tmp_path / "unfinished").iterdir())

@@ -12,6 +12,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["overhead", "--tiny"])
     overhead.main()

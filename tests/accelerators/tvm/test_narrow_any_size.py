@@ -73,7 +73,7 @@ def differences(graph: pt.Graph, precision: str, instruction: str, shapes: Shape
 
 @pytest.mark.parametrize(("precision", "instruction"), WAYS)
 def test_products_of_any_number_of_rows(precision: str, instruction: str) -> None:
-    sizes = [(1, size, 64) for size in (1, 3, 5, 16, 31, 33)] + [(2, 50, 64)]
+    sizes = [(1, size, 64) for size in (1, 5, 33)] + [(2, 50, 64)]
     for to_apart, to_exact in differences(products(), precision, instruction, sizes):
         assert to_apart == 0.0 and 0 < to_exact <= 4 * ROUNDING[precision]
 
