@@ -69,14 +69,16 @@ def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
 
 
 def test_scales_and_shifts_are_folded() -> None:
-    """A norm becomes part of the convolution before it; one that has none in front is one chain with what follows."""
+    """A norm becomes part of the convolution before it; one that has none in front is computed as the next reads its image,
+    or, where that has a window, is one chain with what follows."""
     scale = [pt.constant(np.full(8, number, "float32")) for number in (2.0, 0.5, 0.1, 4.0)]
     shift = pt.constant(np.full((8, 1, 1), 3, "float32"))
     x = pt.variable("x", "float32", (1, 8, 6, 6))
     first = pt.op("Relu", pt.op("Mul", pt.op("BatchNormalization", x, *scale), shift))
-    conv = pt.op("Conv", first, pt.constant(np.full((8, 8, 1, 1), 0.1, "float32")))
-    out = pt.op("Relu", pt.op("Add", pt.op("Mul", conv, shift), shift))
-    assert schedules(compiled(pt.Graph([out]), "cuda", ARCH="sm_80")) == ["chain", "gpu_convolution"]
+    for tap, wanted in ((1, ["gpu_convolution"]), (3, ["chain", "gpu_convolution"])):
+        conv = pt.op("Conv", first, pt.constant(np.full((8, 8, tap, tap), 0.1, "float32")), pads=[tap // 2] * 4)
+        out = pt.op("Relu", pt.op("Add", pt.op("Mul", conv, shift), shift))
+        assert schedules(compiled(pt.Graph([out]), "cuda", ARCH="sm_80")) == wanted
 
 
 @pytest.mark.parametrize(("attrs", "schedule"), [
