@@ -41,7 +41,7 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         if is_written(named):
-            pipeline = _lowering()
+            pipeline, target = _lowering(), _in_less_time(target)
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
         finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(finished, target)
@@ -50,6 +50,15 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
 def is_written(kernels: Mapping[str, Any]) -> bool:
     """Are all of them written in our own language?"""
     return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.values())
+
+
+def _in_less_time(target: Any) -> Any:
+    """With AVX-512 the same processor, for which LLVM takes its second level of optimization: kernels of our own language have
+    the vectors and loops that the third looks for, and are compiled in up to a third less time. With fewer registers they are
+    3 to 5 % slower for it, and loops of TVM's own take up to three times as long."""
+    if not function("target.llvm_cpu_has_feature")("avx512f", target):
+        return target
+    return tvm().target.Target({**target.export(), "opt-level": 2})
 
 
 @cache

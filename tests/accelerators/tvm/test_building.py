@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +12,15 @@ import pytest
 import partita as pt
 from accelerators.errors import NotSupported
 from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code import building, linking
+from accelerators.tvm.code import building, codegen, linking
 from accelerators.tvm.code.codegen import generate, object_code
 from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled import assembling
 from accelerators.tvm.cpu import CpuAccelerator
 from accelerators.tvm.kernels.language import Kernel, emit, float32
 from accelerators.tvm.lower.lowering import Lowered, lower
-from accelerators.tvm.machine.machine import host_machine
-from tests.accelerators.tvm.running import check, compiled
+from accelerators.tvm.machine.machine import Machine, host_machine
+from tests.accelerators.tvm.running import build, check, compiled
 
 pytest.importorskip("tvm")
 
@@ -197,3 +198,25 @@ def test_bodies_share_a_kernel_whichever_input_was_created_first() -> None:
         return make_body(pt.Graph([pt.op("Add", pt.op("Relu", given["x"]), given["y"])], inputs=list(given.values()))).key
 
     assert residual("x", "y") == residual("y", "x")
+
+
+@pytest.mark.parametrize(("arch", "hidden", "level"), [("znver4", (), 2), ("haswell", (), None), ("znver4", ("avx512f",), None)])
+def test_kernels_of_our_own_are_optimized_less_where_registers_are_many(
+    arch: str, hidden: tuple[str, ...], level: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The level that LLVM is asked for: for a kernel of our own language, and for a loop of TVM's."""
+    asked, function = list[Any](), codegen.function
+
+    def spied(name: str) -> Any:
+        real = function(name)
+        return real if name != "target.build.llvm" else lambda module, target: asked.append(target) or real(module, target)
+
+    monkeypatch.setattr(codegen, "function", spied)
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (1,)), kernel.output("y", float32, (1,))
+    y[0] = x[0]
+    machine = Machine("cpu", arch, 1, 16, 32, (), hidden)
+    generate({"k": emit(kernel)}, machine.target)
+    value = pt.variable("x", "float32", (20, 24))
+    build(make_body(pt.Graph([pt.op("ReduceLogSum", value)], [value])), machine)
+    assert [target.attrs.get("opt-level") for target in asked] == [level, None]

@@ -159,7 +159,7 @@ def test_code_for_other_processors(processor: Machine) -> None:
     g = pt.apply_pass(pt.Graph([convolved(x, 32, (3, 3), pads=[1, 1, 1, 1])], inputs=[x]), ("InferShape",))
     call = next(node for node in fuse(block(g, processor)).nodes if node.name.startswith("conv_0"))
     products, spills = products_and_spills(call.subgraph, processor)
-    assert products >= 40
+    assert products >= 35
     assert spills <= 9
 
 
