@@ -226,6 +226,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert not list(folder.iterdir()) and not list(tmp_path.glob("*.json"))
 
 
+@pytest.mark.slow
 def test_threads(tmp_path: Path) -> None:
     pytest.importorskip("tvm")
     pytest.importorskip("onnxruntime")

@@ -83,7 +83,7 @@ def test_bars_in_boxes_are_on_one_scale_and_none_is_cut(opened: Opened) -> None:
         page.wait_for_selector(".picture .frame[data-box]")
 
 
-@pytest.mark.parametrize("ops", [5, 40])
+@pytest.mark.parametrize("ops", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_edges_go_around_titles(opened: Opened, ops: int) -> None:
     page = opened(small() if ops == 5 else long(ops))
     page.get_by_role("button", name="Open all").click()

@@ -32,6 +32,7 @@ def clean(figures: Figures) -> Figures:
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_tvm")
 def test_kills_and_faults(tmp_path: Path) -> None:
     """In a process of their own: they fork, and other tests leave threads of engines behind."""

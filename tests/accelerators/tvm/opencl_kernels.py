@@ -1,8 +1,9 @@
 """Kernels of several kinds on the simulator Oclgrind, which watches every access. For a process of its own, with its options:
 
-    OCLGRIND_DATA_RACES=1 python -m tests.accelerators.tvm.opencl_kernels [without]
+    OCLGRIND_DATA_RACES=1 python -m tests.accelerators.tvm.opencl_kernels [without [NAME ...]]
 
-With an argument the barriers are taken out: then each kernel that has any is wrong, which shows that they are seen."""
+With an argument the barriers are taken out: then each kernel that has any is wrong, which shows that they are seen. With names
+these kernels alone are run."""
 
 from __future__ import annotations
 
@@ -79,12 +80,15 @@ def without_barriers() -> None:
 
 
 def main() -> None:
-    """Run each, and say which are wrong."""
-    if sys.argv[1:]:
+    """Run the kernels that are named, or all, without barriers where the first word says so; say which are wrong."""
+    if sys.argv[1:2] == ["without"]:
         without_barriers()
+    named = sys.argv[2:]
     wrong = []
     device = next(f"opencl.{i}" for i, driver in enumerate(drivers()) if "Oclgrind" in driver.name)
     for name, graph in graphs().items():
+        if named and name not in named:
+            continue
         shape = graph.inputs[0][0].type.shape  # type: ignore[union-attr]
         data = numbers(*(size if isinstance(size, int) else SIZES[str(size)] for size in shape))  # type: ignore[union-attr]
         ours = pt.compile(graph, device, config={"CACHE_DIR": ""})(data)[0]

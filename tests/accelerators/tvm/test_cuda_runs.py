@@ -14,7 +14,7 @@ pytest.importorskip("tvm")
 
 
 @pytest.mark.skipif(cuda_standin.missing() is not None, reason=str(cuda_standin.missing()))
-@pytest.mark.parametrize("name", ["runs.py", "sizes.py", pytest.param("values.py", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["runs.py", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sizes.py", "values.py"))])
 def test_on_a_stand_in_for_the_driver(name: str, tmp_path: Path) -> None:
     """Each test of the file passes there; none is skipped."""
     tests = str(cuda_standin.HERE / name)

@@ -23,9 +23,10 @@ SETTINGS = (
 
 MXNET = ("many_ops", "squeezenet1.1", "mobilenet0.25", "mobilenetv2_0.25")
 TRANSFORMERS = ("bert", "vit", "gpt2")
+SMALL = ["many_ops", "small:bert", *(pytest.param(f"small:{name}", marks=pytest.mark.slow) for name in TRANSFORMERS[1:])]
 
 
-@pytest.mark.parametrize("name", ["many_ops", *(f"small:{name}" for name in TRANSFORMERS)])
+@pytest.mark.parametrize("name", SMALL)
 def test_small_models(name: str) -> None:
     check(name, SETTINGS)
 
