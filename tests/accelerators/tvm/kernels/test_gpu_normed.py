@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.running import compiled, normals, schedules
 
 pytest.importorskip("tvm")
@@ -24,14 +22,6 @@ def layer(channels: int, sizes: tuple[int, ...], outs: int = 9, taps: int = 1, g
     weight = pt.constant(random(outs, channels // group, *[taps] * len(sizes)))
     convolved = pt.op("Conv", normed, weight, pt.constant(random(outs)), group=group, pads=[taps // 2] * (2 * len(sizes)))
     return pt.Graph([pt.op("LeakyRelu", convolved)])
-
-
-@pytest.fixture(scope="module")
-def opencl() -> None:
-    try:
-        opencl_driver.drivers()
-    except AcceleratorUnavailable as unavailable:
-        pytest.skip(f"no OpenCL here: {unavailable.cause}")
 
 
 SHAPES = [(5, (3, 7), 2), (33, (4, 4), 1), (7, (1, 1), 1), (6, (9,), 3), (3, (2, 3, 5), 1)]

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.kernels.attention import gpu_attention
 from accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
 from accelerators.tvm.kernels.convolution import gpu_conv
@@ -27,16 +26,6 @@ pytest.importorskip("tvm")
 SMALL = Gpu(64, 256, 32768)
 CUTS = list(tiles(SMALL))
 STEADY = [tile for tile in CUTS if tile.slice_threads % tile.columns == 0]
-
-
-@pytest.fixture(scope="module")
-def opencl() -> None:
-    from accelerators.tvm.run import opencl_driver
-
-    try:
-        opencl_driver.drivers()
-    except AcceleratorUnavailable as unavailable:
-        pytest.skip(f"no OpenCL here: {unavailable.cause}")
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

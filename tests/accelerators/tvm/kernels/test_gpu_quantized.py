@@ -94,17 +94,6 @@ def test_products_without_barriers_are_seen() -> None:
         emulated(layer, tile, is_bare=True)
 
 
-@pytest.fixture(scope="module")
-def opencl() -> None:
-    from accelerators.errors import AcceleratorUnavailable
-    from accelerators.tvm.run import opencl_driver
-
-    try:
-        opencl_driver.drivers()
-    except AcceleratorUnavailable as unavailable:
-        pytest.skip(f"no OpenCL here: {unavailable.cause}")
-
-
 @EXAMPLES
 @given(layers(), st.sampled_from(CUTS))
 def test_convolutions_of_any_cut_on_opencl(opencl: None, layer: Layer, tile: Any) -> None:
