@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -35,9 +36,21 @@ def sources(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@cache
+def importing(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Call, ...]:
+    """The statements and calls of a file that may import, those inside functions too."""
+    walked = ast.walk(ast.parse(path.read_text("utf-8"), str(path)))
+    kinds = ast.Import | ast.ImportFrom
+    return tuple([node for node in walked if isinstance(node, kinds) or (isinstance(node, ast.Call) and imports_later(node))])
+
+
+def imports_later(call: ast.Call) -> bool:
+    return dotted(call.func) in {"import_module", "importlib.import_module", "lazily"}
+
+
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Every module that the file imports, those imported inside functions too, with the line."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+    """Every module that the file imports, with the line."""
+    for node in importing(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -45,18 +58,34 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             package = path.relative_to(ROOT).parent.parts
             yield node.lineno, ".".join((*package[: len(package) - node.level + 1], node.module or ""))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"import_module", "importlib.import_module"}:
+        elif dotted(node.func) != "lazily":
             name = node.args[0] if node.args else None
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 yield node.lineno, name.value
-        elif isinstance(node, ast.Call):
+        else:
             yield from ((node.lineno, home) for home in lazy_homes(node).values())
 
 
 def lazy_homes(call: ast.Call) -> dict[str, str]:
     """The names that a call of `lazily` takes from other modules, and these modules; none of any other call."""
-    homes: dict[str, str] = ast.literal_eval(call.args[1]) if ast.unparse(call.func) == "lazily" else {}
+    homes: dict[str, str] = ast.literal_eval(call.args[1]) if dotted(call.func) == "lazily" else {}
     return homes
+
+
+def dotted(node: ast.expr) -> str:
+    """A name with its dots; what it is an attribute of is left out where that is no name."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def trees(pattern: str, *folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    """The files in whose text the pattern is, parsed."""
+    wanted = re.compile(pattern)
+    for path in sources(*folders):
+        text = path.read_text("utf-8")
+        if wanted.search(text):
+            yield path, ast.parse(text, str(path))
 
 
 def place(path: Path, line: int) -> str:
@@ -123,8 +152,7 @@ def test_every_public_name_is_there(package: str) -> None:
 
 def test_names_imported_when_asked_for_are_those_that_type_checkers_see() -> None:
     """A name that is imported from elsewhere under TYPE_CHECKING would be one thing when checked and another when run."""
-    for path in sources(*STOREYS):
-        tree = ast.parse(path.read_text("utf-8"))
+    for path, tree in trees("lazily", *STOREYS):
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         homes = {name: home for call in calls for name, home in lazy_homes(call).items()}
         if not homes:
@@ -267,11 +295,12 @@ def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
     """What `threads_for`, `tasks_for` and `is_shared_out` are asked about is a constant of `machine/work.py`."""
     named = set(re.findall(r"^([A-Z_]+) = ", (ROOT / "accelerators/tvm/machine/work.py").read_text("utf-8"), re.MULTILINE))
     wrong = []
-    for path in sources("accelerators/tvm/kernels", "accelerators/tvm/schedules"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".threads_for", ".tasks_for")):
+    words = r"\b(threads_for|tasks_for|is_shared_out|SERIAL|TASKS)\b"
+    for path, tree in trees(words, "accelerators/tvm/kernels", "accelerators/tvm/schedules"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and dotted(node.func).endswith((".threads_for", ".tasks_for")):
                 wrong += [place(path, node.lineno) for least in node.args[1:] if ast.unparse(least) not in named]
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "is_shared_out":
+            if isinstance(node, ast.Call) and dotted(node.func) == "is_shared_out":
                 wrong += [place(path, node.lineno) for least in node.args[2:] if ast.unparse(least) not in named]
             if isinstance(node, ast.Assign) and {ast.unparse(target) for target in node.targets} & {"SERIAL", "TASKS"}:
                 wrong.append(place(path, node.lineno))
@@ -285,8 +314,8 @@ WAITING = {"graph/pictures/dot.py"}
 
 def test_variables_are_named_for_what_they_hold() -> None:
     wrong = []
-    for path in sources(*STOREYS, "tests", "benchmarks"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in trees(rf"\b({'|'.join(EMPTY_WORDS)})\b", *STOREYS, "tests", "benchmarks"):
+        for node in ast.walk(tree):
             stored = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
             name = node.arg if isinstance(node, ast.arg) else stored
             if name in EMPTY_WORDS and path.relative_to(ROOT).as_posix() not in WAITING:
@@ -297,8 +326,8 @@ def test_variables_are_named_for_what_they_hold() -> None:
 def test_a_place_is_that_of_a_node() -> None:
     """CONTRIBUTING.md says what else has a word of its own: pixels, positions, indices, owners."""
     wrong = []
-    for path in sources("accelerators/tvm", "partita/page"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in trees(r"\bplaces?\b", "accelerators/tvm", "partita/page"):
+        for node in ast.walk(tree):
             name = getattr(node, "id", "") or getattr(node, "arg", "") or getattr(node, "attr", "") or getattr(node, "name", "")
             if name in ("place", "places"):
                 wrong.append(f"{place(path, getattr(node, 'lineno', 0))}: {name}")
@@ -319,17 +348,29 @@ def module_of(path: Path) -> str:
 
 def downward(path: Path) -> Iterator[tuple[int, str]]:
     """The files of ours that the file imports, but for those that it wants types of, and those that it says to lie above it."""
-    lines, tree = path.read_text("utf-8").splitlines(), ast.parse(path.read_text("utf-8"))
-    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    types = {inner.lineno for node in for_types for inner in node.body}
-    for node in ast.walk(tree):
+    lines, types = path.read_text("utf-8").splitlines(), for_types(path)
+    for node in importing(path):
         if not isinstance(node, ast.ImportFrom) or node.lineno in types or "# upward: " in lines[node.lineno - 1]:
             continue
         if node.module:
             for name in node.names:
-                file = ROOT.joinpath(*node.module.split("."), name.name)
-                inside = file.with_suffix(".py").exists() or (file / "__init__.py").exists()
-                yield node.lineno, f"{node.module}.{name.name}" if inside else node.module
+                yield node.lineno, file_of(node.module, name.name)
+
+
+@cache
+def for_types(path: Path) -> frozenset[int]:
+    """The lines of what the file does for type checkers alone."""
+    text = path.read_text("utf-8")
+    choices = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If)] if "TYPE_CHECKING" in text else []
+    return frozenset(inner.lineno for node in choices if "TYPE_CHECKING" in ast.unparse(node.test) for inner in node.body)
+
+
+@cache
+def file_of(module: str, name: str) -> str:
+    """The module of ours that an import of a name from a module loads last."""
+    file = ROOT.joinpath(*module.split("."), name)
+    inside = file.with_suffix(".py").exists() or (file / "__init__.py").exists()
+    return f"{module}.{name}" if inside else module
 
 
 def test_an_engine_has_the_same_bounds_in_every_extra() -> None:
@@ -361,13 +402,17 @@ def test_every_module_lies_in_a_package() -> None:
 
 
 def test_nothing_is_pickled_or_evaluated() -> None:
-    wrong = []
-    for path in sources(*STOREYS):
-        wrong += [place(path, line) for line, module in imports(path) if module.split(".")[0] in FORBIDDEN_MODULES]
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    wrong = [
+        place(path, line)
+        for path in sources(*STOREYS)
+        for line, module in imports(path)
+        if module.split(".")[0] in FORBIDDEN_MODULES
+    ]
+    for path, tree in trees(rf"\b({'|'.join(FORBIDDEN_CALLS)})\b|\.(load|save)\b", *STOREYS):
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            called = ast.unparse(node.func)
+            called = dotted(node.func)
             unpickles = called.endswith((".load", ".save")) and any(
                 option.arg == "allow_pickle" and not (isinstance(option.value, ast.Constant) and option.value.value is False)
                 for option in node.keywords
