@@ -76,7 +76,6 @@ def _lowering() -> Any:
             tirx.StorageRewrite(),
             tirx.UnrollLoop(),
             tirx.StmtSimplify(),
-            tirx.AnnotateEntryFunc(),
             tirx.MakePackedAPI(),
             tirx.BF16StorageLegalize(),
         ]

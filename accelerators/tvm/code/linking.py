@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,27 @@ import attrs
 
 from accelerators.errors import NotSupported
 from accelerators.tvm.code.codegen import written
+from accelerators.tvm.code.data_object import data_object, takes_data
 from accelerators.tvm.machine.library import compiling, function, part, tvm
 from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
 from accelerators.tvm.run.runtime import load_library
 
+_ON_LINUX = sys.platform.startswith("linux")
+
 _OPTIONS = ("-shared", "-fPIC", "-pthread", *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()))
+
+_LIBRARIES = ("-nodefaultlibs", "-lm", "-lpthread", "-lc")
+"""What kernels and their threads call, in place of all that a C++ compiler adds by itself: to read the symbols of C++'s own
+library takes as long as all the rest of the link."""
 
 MISSING = "there is no linker here for its kernels"
 
 NEEDED = "Install a C++ compiler (g++ or clang++ on the PATH, or CXX), or the package ziglang (pip install 'partita[linker]')"
 
+
+_PROGRAM = "__tvm_ffi__library_bin"
+"""The symbol under which TVM's loader looks for the virtual machine's program."""
 
 COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 """The compilers that link for C++, the usual one first."""
@@ -41,7 +51,9 @@ class Tools:
     """The programs that make a library of object files."""
 
     link: tuple[str, ...]
-    """The command that links; "-o", the library and the object files follow."""
+    """The command that links; "-o", the library and the object files follow, and then:"""
+    libraries: tuple[str, ...]
+    """What it is told of the libraries that kernels call, where it looks into them."""
     compile: tuple[str, ...]
     """The command that compiles C; empty where there is none: then kernels run on TVM's own threads."""
 
@@ -52,14 +64,14 @@ def tools() -> Tools | None:
     alone. None where there is nothing."""
     compiler = _compiler()
     if compiler:
-        return Tools((*compiler, *_OPTIONS), compiler)
-    if not sys.platform.startswith("linux"):
+        return Tools((*compiler, *_OPTIONS), _LIBRARIES if _ON_LINUX else (), compiler)
+    if not _ON_LINUX:
         return None
     if has_ziglang():
         zig = (sys.executable, "-P", "-m", "ziglang")
-        return Tools((*zig, "ld.lld", "-shared"), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
+        return Tools((*zig, "ld.lld", "-shared"), (), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
     linker = shutil.which("ld") or shutil.which("ld.lld")
-    return Tools((linker, "-shared"), ()) if linker else None
+    return Tools((linker, "-shared"), (), ()) if linker else None
 
 
 def _compiler() -> tuple[str, ...]:
@@ -86,22 +98,24 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
     programs = tools()
     if programs is None:
         raise NotSupported(MISSING, remedy=NEEDED)
-    done = subprocess.run([*programs.link, "-o", path, *files], capture_output=True, text=True, check=False)
+    command = [*programs.link, "-o", path, *files, *programs.libraries]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(done.stderr or f"{programs.link[0]} fails")
 
 
-def link(executable: Any, objects: Iterable[bytes], target: Any) -> bytes:
+def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
     """The shared library of an executable that has no kernels imported, of these, and of the threads that they run on."""
     try:
         with tempfile.TemporaryDirectory(prefix="partita-") as folder:
             path = Path(folder) / "library.so"
             with compiling.lock:
-                files = [_program(executable, target, Path(folder))]
+                program = _program(executable, objects[0], target, Path(folder))
             programs = tools()
             threads = pool_object(*programs.compile) if programs is not None and programs.compile else None
-            for number, code in enumerate([*objects, *([threads] if threads else ())]):
-                files.append(Path(folder) / f"kernels{number}.o")
+            files = []
+            for number, code in enumerate([program, *objects, *([threads] if threads else ())]):
+                files.append(Path(folder) / f"part{number}.o")
                 files[-1].write_bytes(code)
             share(path, files)
             return path.read_bytes()
@@ -121,12 +135,18 @@ def load(library: bytes) -> Any:
         raise NotSupported(cause, remedy="TMPDIR must name a folder with room in it, that code may run from") from error
 
 
-def _program(executable: Any, target: Any, folder: Path) -> Path:
-    """The virtual machine's program as an object file. It says that its kernels are in the library that it is loaded from,
-    because an empty module of machine code stands for them."""
-    empty = function("target.build.llvm")(tvm().IRModule({}), target)
-    executable.mod.import_module(empty)
-    said = str(empty.get_function("_get_target_string")())
-    path = folder / "program.o"
-    path.write_bytes(written(part("runtime._ffi_api").ModulePackImportsToLLVM(executable.mod, False, said, ""), folder))
-    return path
+def _program(executable: Any, kernels: bytes, target: Any, folder: Path) -> bytes:
+    """The virtual machine's program as an object file, for the processor that the kernels' object file is for. It says that its
+    kernels are in the library that it is loaded from, because an empty module of machine code stands for them."""
+    executable.mod.import_module(_stand_in(target))
+    pack = part("runtime._ffi_api")
+    if takes_data(kernels):
+        return data_object(_PROGRAM, pack.ModulePackImportsToTensor(executable.mod).numpy().tobytes(), kernels)
+    said = str(_stand_in(target).get_function("_get_target_string")())
+    return written(pack.ModulePackImportsToLLVM(executable.mod, False, said, ""), folder)
+
+
+@cache
+def _stand_in(target: Any) -> Any:
+    """An empty module of machine code."""
+    return function("target.build.llvm")(tvm().IRModule({}), target)

@@ -119,6 +119,7 @@ def test_arguments_are_not_checked_and_what_a_kernel_asserts_is() -> None:
     result = generate({"k": emit(kernel)}, host_machine(1).target).inspect_source("ll")
     assert "it is not positive" in result
     assert "Mismatched" not in result
+    assert "@__tvm_ffi_k(" in result and "main" not in result, "nobody asks for a kernel by another name than its own"
 
 
 def test_several_callers_compile_at_once() -> None:

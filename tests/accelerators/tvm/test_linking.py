@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import warnings
@@ -12,7 +13,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.code import building, linking
+from accelerators.tvm.code import building, codegen, linking
+from accelerators.tvm.code.data_object import data_object, takes_data
+from accelerators.tvm.kernels.language import Kernel, emit, float32
+from accelerators.tvm.machine.machine import host_machine
 from graph.text import parse
 from partita.cli.main import main
 
@@ -49,6 +53,36 @@ def linked_and_right(tmp_path: Path) -> None:
     assert np.allclose(model(X)[0], Y, rtol=1e-6)
     model.export(tmp_path / "net.partita")
     assert np.allclose(pt.import_model(tmp_path / "net.partita")(X)[0], Y, rtol=1e-6)
+
+
+def kernel_object() -> bytes:
+    """An object file of LLVM's."""
+    kernel = Kernel("k")
+    x, y = kernel.input("x", float32, (1,)), kernel.output("y", float32, (1,))
+    y[0] = x[0]
+    return codegen.object_code(codegen.generate({"k": emit(kernel)}, host_machine(1).target))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+def test_data_is_in_the_library_under_its_name(size: int, tmp_path: Path) -> None:
+    kernels, data = kernel_object(), bytes(np.random.default_rng(size).integers(0, 256, size, np.uint8))
+    if not takes_data(kernels):
+        pytest.skip("object files of this system are not ELF's")
+    (tmp_path / "data.o").write_bytes(data_object("held", data, kernels))
+    (tmp_path / "kernels.o").write_bytes(kernels)
+    linking.share(tmp_path / "both.so", [tmp_path / "data.o", tmp_path / "kernels.o"])
+    library = ctypes.CDLL(str(tmp_path / "both.so"))
+    assert bytes((ctypes.c_ubyte * size).in_dll(library, "held")) == data
+    assert hasattr(library, "__tvm_ffi_k")
+
+
+def test_other_object_files_than_elf_s_of_64_bits_are_left_to_llvm(only, tmp_path, monkeypatch) -> None:
+    for start in (b"\xcf\xfa\xed\xfe", b"\x7fELF\x01\x01", b"\x7fELF\x02\x02"):
+        assert not takes_data(start + bytes(100))
+    if not linking.can_link():
+        pytest.skip("no linker here")
+    monkeypatch.setattr(linking, "takes_data", lambda _: False)
+    linked_and_right(tmp_path)
 
 
 def test_ld_alone_links(only, tmp_path) -> None:
