@@ -95,15 +95,23 @@ def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
 
 
 def _whole(module: Any) -> Any:
-    """The module with sizes that TVM multiplies by factors, as numbers of 32 bits, multiplied by fractions: a Resize's."""
+    """The module with sizes that TVM multiplies by factors, as numbers of 32 bits, multiplied by fractions: a Resize's. Of a
+    factor of one nothing is left but the casts."""
     tirx, main = part("tirx"), module.get_global_var("main")
+
+    def is_widened(size: Any) -> bool:
+        return isinstance(size, tirx.Cast) and str(size.value.ty.dtype) == "int64"
 
     def change(cast: Any) -> Any:
         product = cast.value
-        if not (isinstance(product, tirx.Mul) and str(cast.ty.dtype) == "int64"):
+        if str(cast.ty.dtype) != "int64":
+            return cast
+        if is_widened(product):
+            return product.value
+        if not isinstance(product, tirx.Mul):
             return cast
         factor, size = (product.a, product.b) if isinstance(product.a, tirx.FloatImm) else (product.b, product.a)
-        if not (isinstance(factor, tirx.FloatImm) and isinstance(size, tirx.Cast) and str(size.value.ty.dtype) == "int64"):
+        if not (isinstance(factor, tirx.FloatImm) and is_widened(size)):
             return cast
         numerator, denominator = (tirx.const(number, "int64") for number in float(factor.value).as_integer_ratio())
         return tirx.floordiv(size.value * numerator, denominator)

@@ -72,6 +72,12 @@ def has_kernel(node: Node, factors: Sequence[float | None]) -> bool:
     return transformed in BY_FACTORS
 
 
+def changes_nothing(node: Node) -> bool:
+    """Does a resize whose result has the sizes of what it reads leave all numbers as they are?"""
+    is_cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return not is_cropped and len(node.inputs) > 2 and all(factor == 1 for factor in stated_factors(node) or ())
+
+
 def said_input(node: Node, slot: int) -> NodeEntry | None:
     """The input that says the factors (2) or the sizes (3) of a resize; older files have an empty one where the other counts."""
     entry = node.inputs[slot] if slot < len(node.inputs) else None

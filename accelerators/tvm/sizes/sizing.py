@@ -16,6 +16,7 @@ from accelerators.tvm.sizes.casts_like import cast_parts
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
 from accelerators.tvm.sizes.gathered_resizes import (
     can_gather,
+    changes_nothing,
     has_kernel,
     in_newer_form,
     resize_parts,
@@ -273,8 +274,8 @@ class _Rewriting:
         reading, said = self.reading, node.op in SAID_BY_TYPE and not node.domain
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
-        keeps_sizes = node.op == "Slice" and not node.domain and reading.sizes(node.inputs[0]) == reading.sizes(node[0])
-        if keeps_sizes and goes_forward(node):
+        leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None
+        if leaves_alone is not None and reading.sizes(node.inputs[0]) == reading.sizes(node[0]) and leaves_alone(node):
             return None
         if node.op == "Resize" and not node.domain and len(node.inputs) > 3 and node.inputs[3] is not None:
             node = self._by_factors(node)

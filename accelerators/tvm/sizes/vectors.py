@@ -54,12 +54,14 @@ def _gather(reading: Reading, node: Node) -> Vector | None:
 
 
 def _slice(reading: Reading, node: Node) -> Vector | None:
-    given = _given(reading, node)
-    if given is None or len(given) < 3 or not given[0].ndim or not all(map(_all_numbers, given[1:])) or given[1].size != 1:
+    entries, usual = (*node.inputs, None, None)[:5], (None, None, 0, 1)
+    data = reading.known(entries[0])
+    numbers = [number if entry is None else _only(reading.known(entry)) for entry, number in zip(entries[1:], usual)]
+    if data is None or not data.ndim or None in numbers:
         return None
-    start, end, *rest = (int(vector.reshape(-1)[0]) for vector in given[1:])
-    axis, step = [*rest, 0, 1][:2] if len(rest) != 1 else (rest[0], 1)
-    return given[0][(slice(None),) * (axis % given[0].ndim) + (slice(start, end, step),)]
+    start, end, axis, step = numbers
+    assert axis is not None
+    return data[(slice(None),) * (axis % data.ndim) + (slice(start, end, step),)]
 
 
 def _concat(reading: Reading, node: Node) -> Vector | None:
@@ -185,6 +187,10 @@ def _product(reading: Reading, node: Node) -> Vector | None:
     if vector is None or any(item is None for item in vector.reshape(-1)):
         return None
     shape = reading.sizes(node[0])
+    if shape == vector.shape:  # None of its dimensions is reduced, or only such of one.
+        return vector
+    if any(size != 1 for size in shape):
+        return None
     return _vector([math.prod(vector.reshape(-1).tolist())]).reshape(tuple([1] * len(shape)))
 
 
@@ -199,6 +205,12 @@ def _vector(values: Any) -> Vector:
 def _scalar(value: Any) -> Vector:
     """The value as an object array of no dimension."""
     return _vector([value]).reshape(())
+
+
+def _only(vector: Vector | None) -> int | None:
+    """The only element of the vector, where there is one and it is a number."""
+    number = vector.reshape(-1)[0] if vector is not None and vector.size == 1 else None
+    return number if isinstance(number, int) else None
 
 
 def _all_numbers(vector: Vector) -> bool:

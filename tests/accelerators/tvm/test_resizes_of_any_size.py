@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,3 +63,13 @@ def test_a_known_width_that_a_factor_leaves_as_it_is_is_resized(factor: float) -
     scales = pt.constant(np.array([1, 1, factor, 1.05], np.float32))
     graph = pt.Graph([pt.op("Resize", image, None, scales, mode="linear")], [image])
     check(graph, [{"image": numbers(n, 3, height, 10)} for n, height in ((1, 7), (2, 12))], 1e-5)
+
+
+@pytest.mark.parametrize("attributes", [FROM_CORNER, ALIGNED, TORCH, REPEATED, {"mode": "cubic"}], ids=str)
+def test_images_that_keep_their_sizes(attributes: dict[str, Any]) -> None:
+    """A Segformer enlarges each of its levels to the sizes of the first, that one too."""
+    image = pt.variable("image", "float32", ("N", 3, "H", "W"))
+    as_large = pt.op("Resize", pt.op("Relu", image), None, None, pt.op("Shape", image), **attributes)
+    wider = pt.op("Resize", image, None, pt.constant(np.array([1, 1, 1, 2], np.float32)), **attributes)
+    graph = pt.Graph([pt.op("Exp", as_large), wider], [image])
+    check(graph, [{"image": numbers(n, 3, *sides)} for n, sides in ((1, (5, 9)), (2, (8, 12)))])

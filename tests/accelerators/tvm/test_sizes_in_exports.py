@@ -95,3 +95,24 @@ def test_zeros_that_are_added_to_channels_are_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(graph, [{"x": numbers(1, 2, 5)}])
+
+
+def test_a_slice_of_sizes_that_names_steps_and_no_dimensions() -> None:
+    x = pt.variable("x", "float32", ("N", 4, "S", 4))
+    every_other = pt.op("Slice", pt.op("Shape", x), whole(0), whole(4), None, whole(2))
+    shape = pt.op("Concat", every_other, whole(16), axis=0)
+    check(pt.Graph([pt.op("Relu", pt.op("Reshape", x, shape))]), [{"x": numbers(n, 4, s, 4)} for n, s in [(1, 1), (2, 5)]])
+
+
+def test_a_product_of_sizes_over_no_dimension() -> None:
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    sizes = pt.op("ReduceProd", pt.op("Shape", x), None, noop_with_empty_axes=1)
+    check(pt.Graph([pt.op("Relu", pt.op("Expand", x, sizes))]), [{"x": numbers(n, s, 4)} for n, s in [(1, 1), (2, 5)]])
+
+
+def test_a_product_of_sizes_over_one_of_two_dimensions() -> None:
+    """It is not followed: each size is compiled by itself."""
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    sizes = pt.op("ReduceProd", pt.op("Reshape", pt.op("Shape", x, end=2), whole(1, 2)), whole(0), keepdims=0)
+    model = pt.compile(pt.Graph([pt.op("Relu", pt.op("Reshape", x, pt.op("Concat", sizes, whole(4), axis=0)))]), "cpu")
+    assert model(numbers(2, 5, 4))[0].shape == (2, 5, 4)
