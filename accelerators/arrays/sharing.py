@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from accelerators.arrays.layout import aligned_empty, laid_out
+from accelerators.process.behind import hands
 from accelerators.process.forking import Guard
 from graph.new_array import LARGE, new_array
 from graph.types import Array
@@ -127,7 +128,7 @@ def each_read_once() -> Iterator[None]:
 def array_digests(arrays: Sequence[Array]) -> list[str]:
     """The digest of each, several at a time."""
     known = _known.get()
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(hands()) as pool:
         return list(pool.map(lambda array: _digest(array, known), arrays))
 
 

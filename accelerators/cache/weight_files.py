@@ -19,6 +19,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import used_now
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing, write_pieces
+from accelerators.process.behind import hands
 from accelerators.process.forking import Guard
 from accelerators.process.regular import NoFile, open_regular
 from graph.types import Array, dtype_name, numpy_dtype
@@ -74,7 +75,7 @@ def _write(path: Path, data: Any) -> None:
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
     """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
     names = list(dict.fromkeys(_checked(row[0]) for row in rows))
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(hands()) as pool:
         files = dict(zip(names, pool.map(lambda name: _mapped(folder / name), names), strict=True))
     return tuple([_array(files, *row) for row in rows])
 

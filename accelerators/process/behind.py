@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from accelerators.process.cores import usable_cores
 from accelerators.process.short_turns import short_turns
 
 T = TypeVar("T")
@@ -22,6 +23,12 @@ gets a quarter, and the 99th percentile of calls was twice the steady one."""
 def lowered() -> int:
     """The priority of what works behind calls, as the system counts it. The main thread's is that of the calls."""
     return min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICENESS, 19)
+
+
+def hands() -> int:
+    """On how many threads work that starts now is shared out: one for each core, and a single one while anything works behind
+    calls, whatever its priority: several would get as much of the cores together as a call does."""
+    return 1 if short_turns.are_on else usable_cores()
 
 
 def behind(work: Callable[[], T], *, leaves_threads: bool = False) -> T:

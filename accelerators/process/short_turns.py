@@ -20,6 +20,11 @@ class ShortTurns:
         self._before = self._short = sys.getswitchinterval()
         renewed_in_children(self)
 
+    @property
+    def are_on(self) -> bool:
+        """Does anything work behind calls?"""
+        return self._inside > 0
+
     def __enter__(self) -> None:
         with self._guard.lock:
             if not self._inside:

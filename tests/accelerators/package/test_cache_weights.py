@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,9 @@ from accelerators.cache import weight_files
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import Store
 from accelerators.cache.weight_files import read_weights, write_weights
+from accelerators.process import behind
 from accelerators.process.atomic import PIECE, write_pieces
+from accelerators.process.short_turns import short_turns
 
 
 def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
@@ -55,6 +59,28 @@ def test_a_weight_that_was_just_written_is_not_read_to_check_it(tmp_path: Path, 
     assert weight_files.keep_weight(tmp_path, array, digest) is not None  # and is freed, with the compiled subgraph
     (read,) = weight_files.read_weights(tmp_path, [(digest, 0, "float32", array.shape)])
     assert np.array_equal(read, array)
+
+
+def test_weights_are_read_by_a_single_thread_behind_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six threads of low priority got as much of two cores as a call did, which took half as long again meanwhile."""
+    monkeypatch.setattr(behind, "usable_cores", lambda: 3)
+    arrays = [np.full(weight_files.LARGE, i, np.float32) for i in range(12)]
+    readers, meet = set[int](), threading.Barrier(3)
+
+    def noted(path: Path, mapped: Callable[[Path], np.ndarray] = weight_files._mapped) -> np.ndarray:
+        readers.add(threading.get_ident())
+        if not short_turns.are_on:
+            meet.wait(30)  # which takes three at a time
+        return mapped(path)
+
+    monkeypatch.setattr(weight_files, "_mapped", noted)
+    rows = write_weights(tmp_path, arrays)
+    assert [int(array[0]) for array in read_weights(tmp_path, rows)] == list(range(12))
+    assert len(readers) == 3
+    readers.clear()
+    read = behind.behind(lambda: read_weights(tmp_path, rows))
+    assert [int(array[0]) for array in read] == list(range(12))
+    assert len(readers) == 1
 
 
 def test_a_digest_goes_with_its_array() -> None:
