@@ -16,12 +16,23 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            _age_everything()
+            _ageing.run()
             gc.enable()
 
 
-def _age_everything() -> None:
-    """Count all objects as old without looking at them: else the first collection walks over all that the block made."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()
+class _Ageing:
+    """Counts all objects as old without looking at them: else the first collection walks over all that the block made."""
+
+    def __init__(self) -> None:
+        self._is_left_out = False
+
+    def run(self) -> None:
+        """Do so, unless the program froze objects of its own, which would thaw. To ask for them is to count them one by one, so
+        that it is asked no more once there are any."""
+        self._is_left_out = self._is_left_out or gc.get_freeze_count() > 0
+        if not self._is_left_out:
+            gc.freeze()
+            gc.unfreeze()
+
+
+_ageing = _Ageing()
