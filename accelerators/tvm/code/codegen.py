@@ -18,7 +18,7 @@ from accelerators.tvm.code.launches import cuda_code, opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.code.stacking import on_stack
-from accelerators.tvm.kernels.language.emit import WRITTEN
+from accelerators.tvm.kernels.language.emit import THOROUGH, WRITTEN
 from accelerators.tvm.machine.library import function, part, tvm
 from accelerators.tvm.machine.tvm_errors import refused
 
@@ -41,7 +41,8 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         if is_written(named):
-            pipeline, target = _lowering(), _in_less_time(target)
+            is_thorough = any(THOROUGH in kernel.attrs for kernel in named.values())
+            pipeline, target = _lowering(), target if is_thorough else _in_less_time(target)
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
         finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(finished, target)

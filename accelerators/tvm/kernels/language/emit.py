@@ -30,6 +30,9 @@ from accelerators.tvm.sizes.extent import Extent, Size
 WRITTEN = "partita.written"
 """Marks a function that was written in this language: its loops need no more than to be lowered."""
 
+THOROUGH = "partita.thorough"
+"""Marks such a function for which LLVM takes its highest level on every processor."""
+
 STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 """Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
 
@@ -106,7 +109,7 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
                     emitter.argument(buffer, shape)
             if role == "input":
                 emitter.take()
-        script.func_attr({"tirx.noalias": True, WRITTEN: True})
+        script.func_attr({"tirx.noalias": True, WRITTEN: True, **({THOROUGH: True} if kernel.is_thorough else {})})
         with script.sblock("root"), ExitStack() as codes:
             script.reads()
             script.writes()

@@ -50,6 +50,8 @@ class Kernel:
         """The sizes that follow from them, written out, each once."""
         self.codes: dict[str, None] = {}
         """The functions in LLVM's text that it calls, each once."""
+        self.is_thorough = False
+        """Does LLVM take its highest level for it on every processor?"""
         self._blocks: list[list[Statement]] = [[]]
         self._known: dict[Buffer | Variable, None] = {}
 

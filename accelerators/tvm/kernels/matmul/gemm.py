@@ -175,6 +175,8 @@ def gemm(body: Body, machine: Machine) -> Draft | None:
         cycles_of = {height: lower.half_cycles for height, lower in cuts.items()}
         by_size(writing.kernel, match.rows, cycles_of, lambda height: _write(match, writing, cuts[height], layout, machine))
     else:
+        # At its second level LLVM holds the numbers of a long epilogue in registers meanwhile, and a large tile's sums in memory.
+        writing.kernel.is_thorough = match.after.is_long
         _write(match, writing, cut, layout, machine)
     return writing.problem.draft(writing.kernel, "gemm", {match.right: GradualPack(layout)})
 

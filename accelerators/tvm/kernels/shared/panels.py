@@ -66,6 +66,10 @@ FETCH = 2.0
 FAR = 4.0
 """Cycles until a vector of the panel is there for the first tile that reads it: no cache of the core holds it yet."""
 
+FIRST_STEP = 10.5
+"""Cycles that a step of that tile takes at least: the processor looks some hundred instructions ahead, and asks for few lines in
+the same time where each vector meets many rows. With AVX2 eight rows by one vector took twice the time of four by three."""
+
 UNROLLED = 4
 """Steps of the depth that are written out one after another."""
 
@@ -118,9 +122,14 @@ class PanelTile(Tile):
         """The cycles of a step where the panel comes from a farther cache, which may take longer than all else."""
         return max(self.cycles, self.vectors * FETCH + self.around)
 
+    @property
+    def first_cycles(self) -> float:
+        """The cycles of a step of the first tile that reads a panel: it waits for the panel."""
+        return max(self.fetched_cycles, self.vectors * FAR)
+
     def cycles_over(self, rows: int) -> float:
-        """The cycles of a step of all tiles that cover so many rows: the first waits for the panel."""
-        return max(self.fetched_cycles, self.vectors * FAR) + (self.down(rows) - 1) * self.fetched_cycles
+        """The cycles of a step of all tiles that cover so many rows."""
+        return self.first_cycles + (self.down(rows) - 1) * self.fetched_cycles
 
     def heights(self, is_fetched: bool = False) -> list[PanelTile]:
         """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
@@ -291,13 +300,18 @@ def best_tile(
 ) -> PanelTile | None:
     """The tile that takes the fewest cycles until the last thread is through; None for fewer columns than a vector has.
 
-    By a constant matrix, whose panels come from a farther cache, rows of the left one are so many bytes `apart`."""
+    By a constant matrix, whose panels come from a farther cache, rows of the left one are so many bytes `apart`. There the first
+    tile that reads a panel waits for it."""
     highest = rows if apart is None else min(rows, _highest(apart))
     fitting = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= highest]
 
     def cost(tile: PanelTile) -> tuple[float, int]:
-        cycles = tile.cycles if apart is None else tile.fetched_cycles
-        return math.ceil(tile.down(rows) * tile.across(columns) / threads) * cycles, -tile.vectors
+        panels = tile.across(columns)
+        most = math.ceil(tile.down(rows) * panels / threads)
+        if apart is None:
+            return most * tile.cycles, -tile.vectors
+        waited = max(tile.first_cycles, FIRST_STEP) - tile.fetched_cycles
+        return most * tile.fetched_cycles + math.ceil(panels / threads) * waited, -tile.vectors
 
     return choose(what, fitting, cost) if fitting else None
 
