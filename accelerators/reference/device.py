@@ -18,7 +18,7 @@ from accelerators.interface.query import refused_inside
 from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.interpret import evaluate_node
-from graph.microsoft import is_known, why_unknown
+from graph.microsoft import is_known, why_none, why_unknown
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
 
@@ -64,9 +64,11 @@ def _supported(node: Node, graph: Graph) -> bool | str:
     mine = custom_op(node.op, node.domain)
     if mine is not None:
         return mine.numpy is not None or f"{mine.spec.title} was registered without a numpy meaning"
+    if is_known(node):
+        return why_none(node) or True
     unknown = why_unknown(node)
-    if unknown is not None or is_known(node):
-        return unknown or True
+    if unknown is not None:
+        return unknown
     if node.op == "ImageDecoder" and not node.domain and importlib.util.find_spec("PIL") is None:
         return "ImageDecoder needs the package Pillow, which is not installed"
     from graph import numerics

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from graph.graph import Graph
-from graph.microsoft.writing import NoBody, Writing
+from graph.microsoft.writing import NoBody, NotYet, Writing
 from graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -76,7 +76,7 @@ def _biases(w: Writing, heads: int) -> list[NodeEntry]:
     """The bias of queries, keys and values, as [heads, size]."""
     total, width = w.type(3).shape, heads * _head_size(w)
     if total is None or not isinstance(total[0], int):
-        raise NoBody("the size of its bias is unknown", where=w.where)
+        raise NotYet("the size of its bias is unknown", where=w.where)
     parts = w.ops("Split", 3, w.input(3), w.array([width, width, total[0] - 2 * width]), axis=0)
     return [w.op("Reshape", part, w.array([heads, -1])) for part in parts]
 
@@ -131,7 +131,7 @@ def _head_size(w: Writing) -> int:
     by_one_product = w.node.op != "MultiHeadAttention"
     shape = w.type(1 if by_one_product else 0).shape
     if shape is None or not isinstance(shape[-1], int):
-        raise NoBody("the size of its heads is unknown", where=w.where)
+        raise NotYet("the size of its heads is unknown", where=w.where)
     return shape[-1] // (3 * heads if by_one_product else heads)
 
 
@@ -153,7 +153,7 @@ def _within(w: Writing, i: int, keys: NodeEntry) -> NodeEntry:
     """Which keys lie before the end that a mask of one dimension gives for each row of the batch, and after its beginning."""
     batch, sizes = w.type(0).shape, w.type(i).shape
     if batch is None or sizes is None or not isinstance(batch[0], int) or sizes[0] not in (batch[0], 2 * batch[0]):
-        raise NoBody("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=w.where)
+        raise NotYet("how long its mask is, is unknown, or is neither one nor two numbers for each row", where=w.where)
     positions = w.op("Cast", _counted(w, keys), to=6)
     ends = w.op("Slice", w.input(i), w.array([0]), w.array([batch[0]]), w.array([0]))
     seen = w.op("Less", positions, w.op("Reshape", ends, w.array([-1, 1, 1, 1])))

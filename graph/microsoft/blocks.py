@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from graph.graph import Graph
-from graph.microsoft.writing import NoBody, Writing
+from graph.microsoft.writing import NoBody, NotYet, Writing
 from graph.node import NodeEntry
 from graph.types import Array, TensorType, Type
 
@@ -39,7 +39,7 @@ def matmul_types(w: Writing) -> list[Type]:
     """The rows of the left matrix, by the columns of the right one."""
     left = w.type(0)
     if left.shape is None:
-        raise NoBody("the rank of its input 0 is unknown", where=w.where)
+        raise NotYet("the rank of its input 0 is unknown", where=w.where)
     return [TensorType(left.dtype, (*left.shape[:-1], int(w.attr("N", 0))))]
 
 

@@ -12,18 +12,21 @@ import attrs
 import numpy as np
 
 from graph.graph import Graph
-from graph.microsoft.writing import NoBody, Writing
+from graph.microsoft.writing import NoBody, NotYet, Writing
 from graph.node import NodeEntry
 from graph.types import TensorType, Type
 
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""
 
-PLAIN = {"sliding_window_cache": 0, "smooth_softmax": 0, "qk_output": 0, "causal": 1, "kv_cache_bit_width": 0}
+PLAIN = {"sliding_window_cache": 0, "qk_output": 0, "causal": 1, "kv_cache_bit_width": 0}
 """The attributes that say something else only with another value."""
 
-FIRST_UNKNOWN = 11
-"""The first input of several that are not known: sinks, scales of narrow caches, norms."""
+SINKS = 11
+"""The input with a number for each head that takes part in its Softmax beside the scores."""
+
+FIRST_UNKNOWN = 12
+"""The first input of several that are not known: scales of narrow caches, norms."""
 
 
 @attrs.frozen(slots=True)
@@ -52,7 +55,7 @@ def attention(w: Writing) -> Graph:
         scores = w.op("Add", scores, _bias(w, read))
     hidden = w.op("Where", _seen(w, read, keys), w.like(0, 0.0), w.like(0, -np.inf))
     scores = w.op("Add", scores, w.op("Unsqueeze", hidden, w.array([2])))
-    mixed = w.op("MatMul", w.op("Softmax", scores, axis=-1), beside[1])
+    mixed = w.op("MatMul", _shares(w, scores, [1, read.groups, read.heads // read.groups, 1, 1]), beside[1])
     whole = w.op("Reshape", mixed, w.array([0, read.heads, -1, _size(w)]))
     return w.done(_side_by_side(w, whole), keys, values)
 
@@ -65,7 +68,7 @@ def appended(w: Writing) -> Graph:
     keys, values = (w.op("Concat", w.input(i), new, axis=2) for i, new in ((3, read.keys), (4, read.values)))
     scores = w.op("MatMul", read.queries, w.op("Transpose", _repeated(w, read, keys), perm=[0, 1, 3, 2]))
     hidden = w.op("Where", _seen(w, read, keys), _capped(w, scores), w.like(0, -np.inf))
-    mixed = w.op("MatMul", w.op("Softmax", hidden, axis=-1), _repeated(w, read, values))
+    mixed = w.op("MatMul", _shares(w, hidden, [1, read.heads, 1, 1]), _repeated(w, read, values))
     return w.done(_side_by_side(w, mixed), keys, values)
 
 
@@ -73,6 +76,19 @@ def _repeated(w: Writing, read: _Read, x: NodeEntry) -> NodeEntry:
     """Each head as often as heads of queries read it."""
     spread = w.op("Expand", w.op("Unsqueeze", x, w.array([2])), w.array([1, 1, read.heads // read.groups, 1, 1]))
     return w.op("Reshape", spread, w.array([0, read.heads, -1, _size(w)]))
+
+
+def _shares(w: Writing, scores: NodeEntry, heads: Sequence[int]) -> NodeEntry:
+    """What each position gets of each head; `heads` says in which dimension of the scores these stand. Where there are sinks, or
+    it is smooth, which means zeros, one more number takes part, whose share nobody gets."""
+    if not w.has(SINKS) and int(w.attr("smooth_softmax", 0)) != 1:
+        return w.op("Softmax", scores, axis=-1)
+    one = [1] * len(heads)
+    sinks = w.op("Reshape", w.input(SINKS), w.array(heads)) if w.has(SINKS) else w.op("Reshape", w.like(0, 0.0), w.array(one))
+    sizes = w.op("Slice", w.op("Shape", scores), w.array([0]), w.array([-1]))
+    column = w.op("Expand", sinks, w.op("Concat", sizes, w.array([1]), axis=0))
+    shares = w.op("Softmax", w.op("Concat", scores, column, axis=-1), axis=-1)
+    return w.op("Slice", shares, w.array([0]), w.array([-1]), w.array([-1]))
 
 
 def _capped(w: Writing, scores: NodeEntry) -> NodeEntry:
@@ -88,7 +104,7 @@ def rotary(w: Writing) -> Graph:
     x, is_flat, heads = w.input(0), w.rank(0) == 3, int(w.attr("num_heads", 0))
     width = (w.type(0).shape or (None,))[-1]
     if not isinstance(width, int):
-        raise NoBody("the size of its heads is unknown", where=w.where)
+        raise NotYet("the size of its heads is unknown", where=w.where)
     size = (width // heads if heads else 2 * _half(w, 2)) if is_flat else width
     if is_flat:
         x = w.transposed(w.op("Reshape", x, w.array([0, 0, width // size, size])), HEADS_FIRST)
@@ -105,7 +121,7 @@ def attention_types(w: Writing) -> Sequence[Type]:
     shape, size = w.type(0).shape, _size(w)
     heads, groups = (int(w.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
     if shape is None or len(shape) != 3:
-        raise NoBody("queries of other than three dimensions are not known", where=w.where)
+        raise NotYet("queries of other than three dimensions are not known", where=w.where)
     past = (w.type(3).shape or (None,) * 3)[2] if w.has(3) else 0
     total = past + shape[1] if isinstance(past, int) and isinstance(shape[1], int) else None
     dtype = w.type(0).dtype
@@ -118,7 +134,7 @@ def attention_types(w: Writing) -> Sequence[Type]:
 
 def _read(w: Writing) -> _Read:
     for name, plain in PLAIN.items():
-        if int(w.attr(name, plain)) not in (plain, -1 if name == "smooth_softmax" else plain):
+        if int(w.attr(name, plain)) != plain:
             raise NoBody(f"its attribute {name} is {w.attr(name, plain)}, and only {plain} is known", where=w.where)
     if any(w.attr(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
         raise NoBody("a cache of integers is not known", where=w.where)
@@ -164,7 +180,7 @@ def _size(w: Writing) -> int:
     """How many numbers a head has."""
     heads, groups, shape = int(w.attr("num_heads", 0)), int(w.attr("kv_num_heads", 0)), w.type(0).shape
     if shape is None or not isinstance(shape[-1], int):
-        raise NoBody("the size of its heads is unknown", where=w.where)
+        raise NotYet("the size of its heads is unknown", where=w.where)
     return shape[-1] // (heads if w.has(1) else heads + 2 * groups)
 
 
@@ -225,7 +241,7 @@ def _bias(w: Writing, read: _Read) -> NodeEntry:
     """What is added to the scores, for all heads or for each."""
     shape = w.type(10).shape
     if shape is None or len(shape) != 4 or shape[1] not in (1, read.heads):
-        raise NoBody("the shape of its attention_bias is unknown", where=w.where)
+        raise NotYet("the shape of its attention_bias is unknown", where=w.where)
     apart = [1, 1] if shape[1] == 1 else [read.groups, read.heads // read.groups]
     sizes = w.op("Shape", w.input(10))
     ends = [w.op("Slice", sizes, w.array([first]), w.array([last])) for first, last in ((0, 1), (2, 4))]
@@ -243,7 +259,7 @@ def _half(w: Writing, table: int) -> int:
     """How many pairs of numbers are turned."""
     shape = w.type(table).shape
     if shape is None or not isinstance(shape[-1], int):
-        raise NoBody("the size of its table of cosines is unknown", where=w.where)
+        raise NotYet("the size of its table of cosines is unknown", where=w.where)
     return shape[-1]
 
 

@@ -9,7 +9,7 @@ import attrs
 from graph.errors import did_you_mean
 from graph.graph import Graph
 from graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
-from graph.microsoft.writing import NoBody, Values, Writing
+from graph.microsoft.writing import NoBody, NotYet, Values, Writing
 from graph.node import Node
 from graph.types import Type
 
@@ -117,6 +117,19 @@ def body_of(node: Node, types: Sequence[Type | None], values: Values, opset: int
         raise NoBody(reason, where=f"node {node.name!r} ({node.op})")
     meaning = _MEANINGS[str(node.op)]
     return meaning.body(Writing(node, types, values, max(opset, meaning.since)))
+
+
+def why_none(node: Node) -> str | None:
+    """Why nothing is known of an op of onnxruntime's, or of one with these attributes and inputs; None where it is known, or
+    shows only once more is known of its inputs."""
+    types = [None if entry is None else entry.type for entry in node.inputs]
+    try:
+        body_of(node, types, [None] * len(types))
+    except NotYet:
+        return None
+    except NoBody as error:
+        return error.cause
+    return None
 
 
 def result_types(node: Node, types: Sequence[Type | None], values: Values) -> Sequence[Type] | None:

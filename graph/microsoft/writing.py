@@ -21,6 +21,10 @@ class NoBody(GraphError):
     """Such a node cannot be written in ONNX's ops."""
 
 
+class NotYet(NoBody):
+    """It cannot be as long as so little is known of its inputs; of others it may be."""
+
+
 class Writing:
     """A body that is being written; its inputs are named x0, x1, … after the node's."""
 
@@ -59,20 +63,20 @@ class Writing:
         """The type of an input."""
         known = self.types[i]
         if not isinstance(known, TensorType):
-            raise NoBody(f"the type of its input {i} is unknown", where=self.where)
+            raise NotYet(f"the type of its input {i} is unknown", where=self.where)
         return known
 
     def rank(self, i: int) -> int:
         """How many dimensions an input has."""
         rank = self.type(i).rank
         if rank is None:
-            raise NoBody(f"the rank of its input {i} is unknown", where=self.where)
+            raise NotYet(f"the rank of its input {i} is unknown", where=self.where)
         return rank
 
     def known(self, i: int) -> Array:
         """The array of an input, which has to be constant."""
         if self.values[i] is None:
-            raise NoBody(f"its input {i} is not constant", where=self.where)
+            raise NotYet(f"its input {i} is not constant", where=self.where)
         return np.asarray(self.values[i])
 
     def op(self, name: str, *inputs: NodeEntry | None, **attributes: Any) -> NodeEntry:

@@ -263,6 +263,9 @@ GROUPED = [
          {**_GROUPS, "do_rotary": 1, "rotary_interleaved": 1}, 3),
     Case("GroupQueryAttention", _cached(1, 3, 6, [9]), {**_GROUPS, "local_window_size": 4, "softcap": 2.0}, 3),
     Case("GroupQueryAttention", _cached(1, 3, 6, [9], None, None, None, _numbers(1, 4, 3, 9)), _GROUPS, 3),
+    Case("GroupQueryAttention", _cached(2, 1, 6, [7, 7], *[None] * 4, _numbers(4)), _GROUPS, 3),
+    Case("GroupQueryAttention", _cached(1, 3, 6, [9], *[None] * 4, (_numbers(4),)), {**_GROUPS, "local_window_size": 4}, 3),
+    Case("GroupQueryAttention", _cached(1, 3, 6, [9]), {**_GROUPS, "smooth_softmax": 1, "softcap": 2.0}, 3),
 ]
 """Attention of grouped heads, to a cache."""
 

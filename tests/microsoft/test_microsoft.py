@@ -130,14 +130,19 @@ def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
 
 @pytest.mark.parametrize(
     ("inputs", "attributes", "reason"),
-    [([None] * 4 + [np.ones(4, "f")], {}, "its input 11 is not known"),
-     ([], {"smooth_softmax": 1}, "its attribute smooth_softmax is 1, and only 0 is known")],
+    [([None] * 5 + [np.ones(1, "f")], {}, "its input 12 is not known"),
+     ([], {"qk_output": 1}, "its attribute qk_output is 1, and only 0 is known"),
+     ([], {"k_quant_type": "PER_TENSOR"}, "a cache of integers is not known")],
 )
-def test_cpu_says_why_it_does_not_take_an_op_apart(inputs: Sequence[Array | None], attributes: dict[str, int], reason: str):
+def test_what_is_not_known_of_an_op_is_said_when_compiling(
+    inputs: Sequence[Array | None], attributes: dict[str, Any], reason: str
+):
     case = GROUPED[3]
     other = attrs.evolve(case, inputs=[*case.inputs, *inputs], attributes={**case.attributes, **attributes})
     with pytest.raises(pt.PartitaError, match=f"cpu: TVM has no op com.microsoft.GroupQueryAttention: {reason}"):
         pt.compile(pt.load(other.model()), "cpu")
+    with pytest.raises(pt.NotSupported, match=reason):
+        pt.compile(pt.load(other.model()), "reference")
 
 
 @pytest.mark.parametrize("device", ["reference", "cpu"])
