@@ -25,6 +25,8 @@ class Cache:
     """What this call adds."""
     grows: bool
     """Does the output have more positions than the input? Else it is as long, and written to."""
+    is_ring: bool = False
+    """Is it written to from the front again once it is full? Then it holds the last positions of any number."""
 
     @property
     def room(self) -> int | None:
@@ -55,7 +57,12 @@ def _cache(number: int, entry: NodeEntry) -> Cache | None:
     new = node.inputs[new_at] if 0 <= new_at < len(node.inputs) else None
     if past is None or new is None or not past.node.is_variable:
         return None
-    return Cache(past.node, number, entry, axis, new, node.op != "TensorScatter")
+    return Cache(past.node, number, entry, axis, new, node.op != "TensorScatter", is_circular(node))
+
+
+def is_circular(node: Node) -> bool:
+    """Does it write into a ring?"""
+    return node.op == "TensorScatter" and node.attrs.get("mode", "linear") == "circular"
 
 
 def _of_concat(node: Node, _: int) -> tuple[int, int, int]:
@@ -72,8 +79,7 @@ def _of_attention(_: Node, index: int) -> tuple[int, int, int]:
 def _of_scatter(node: Node, _: int) -> tuple[int, int, int]:
     axis = int(node.attrs.get("axis", -2))
     rank = getattr(node.inputs[0].type, "rank", None) if node.inputs[0] is not None else None
-    is_plain = node.attrs.get("mode", "linear") == "linear" and rank is not None
-    return (0, 1, axis % rank) if is_plain and rank else (-1, -1, 0)
+    return (0, 1, axis % rank) if rank else (-1, -1, 0)
 
 
 _JOINS = {"Concat": _of_concat, "Attention": _of_attention, "TensorScatter": _of_scatter}

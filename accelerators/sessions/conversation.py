@@ -42,8 +42,8 @@ class Piece:
 class Session:
     """One conversation. `session(ids)` gives the model's outputs for the new tokens, after all earlier ones.
 
-    Masks and positions are filled in where the model asks for them; positions may be given by name. A session is for one thread
-    at a time; calls from several wait for each other."""
+    Masks and positions are filled in where the model asks for them; both may be given by name. A mask that hides tokens holds
+    for all later calls, until another is given. A session is for one thread at a time; calls from several wait for each other."""
 
     def __init__(self, decoder: Decoder, longest: int | None, chunks: Sequence[int], state: State | None = None) -> None:
         self._decoder = decoder
@@ -62,7 +62,8 @@ class Session:
     @property
     def notes(self) -> tuple[str, ...]:
         """Why the cache is copied with every call; empty where what is new is appended to it."""
-        return tuple(self._decoder.notes)
+        hidden = () if self._state.mask is None else ("caches are copied: a mask hides tokens",)
+        return (*self._decoder.notes, *hidden)
 
     def __call__(self, /, *args: Any, **named: Any) -> Outputs:
         """The outputs, caches apart, for the new tokens: given by position, as one dictionary, or by keyword.
@@ -72,12 +73,13 @@ class Session:
             arrays = self._arrays(args, named)
             batch, rows = self._counts(arrays)
             self._check_length(rows)
-            self._check_masks(arrays, (batch, self._state.length + rows))
             if self._state.batch not in (None, batch):
                 cause = f"{batch} sequences were given, and the conversation has {self._state.batch}"
                 raise InputError(cause, where=self._where, remedy="reset() begins anew; fork(rows=[...]) chooses sequences")
-            before = State(dict(self._state.arrays), self._state.length, self._state.batch)
+            mask = self._mask(arrays, (batch, self._state.length + rows))
+            before = attrs.evolve(self._state, arrays=dict(self._state.arrays))
             try:
+                self._state.mask = mask
                 if before.batch is None:
                     self._decoder.begin(self._state, batch)
                 pieces = [self._run(arrays, piece) for piece in self._pieces(batch, rows)]
@@ -184,22 +186,30 @@ class Session:
                 remedy="Begin with a larger `longest`, or reset()" if is_asked else "The model has no more positions; reset()",
             )
 
-    def _check_masks(self, arrays: Mapping[Node, Array], wanted: tuple[int, int]) -> None:
-        """A mask has a number for each token said, and hides none."""
+    def _mask(self, arrays: Mapping[Node, Array], wanted: tuple[int, int]) -> Array | None:
+        """Which of all tokens count once these are said, as a mask says that is given now or was before; None where all do."""
+        earlier, masks = self._state.mask, list[Array]()
         for node, array in arrays.items():
             if self._decoder.roles.filled.get(node) != "mask":
                 continue
             if array.shape != wanted:
                 cause = f"{node.name!r} has the shape {list(array.shape)}, and the conversation then {list(wanted)}"
-                raise InputError(cause, where=self._where, remedy="Leave the mask out: the session fills it in")
-            if not array.all():
-                raise InputError(
-                    f"{node.name!r} hides tokens, and a session sees all that were said", where=self._where,
-                    remedy="Leave the mask out; begin sequences of one length, or a session for each",
-                )
+                raise InputError(cause, where=self._where, remedy="Give a number for each token that was said, earlier ones too")
+            masks.append(array != 0)
+        if not masks and earlier is not None:
+            masks.append(np.concatenate([earlier, np.ones((wanted[0], wanted[1] - earlier.shape[1]), bool)], axis=1))
+        return None if not masks or masks[0].all() else masks[0]
+
+    @property
+    def _copies(self) -> bool:
+        """Are caches copied in each call?"""
+        return self._decoder.copies or self._state.mask is not None
 
     def _check_stored(self, state: State, path: str | os.PathLike[str]) -> None:
-        """A state fits the model's caches."""
+        """A state fits the model's caches, and its mask an input."""
+        if state.mask is not None and "mask" not in self._decoder.roles.filled.values():
+            cause = "the file says which tokens count, and the model has no mask"
+            raise InputError(cause, where=os.fspath(path))  # type: ignore[arg-type]
         for cache in self._decoder.roles.caches if state.arrays else ():
             kind, array = cache.past.output_types[0], state.arrays[cache.past.name]
             assert isinstance(kind, TensorType)
@@ -230,7 +240,7 @@ class Session:
         while start < rows:
             left = rows - start
             whole = StepSizes(batch, left, self._room(left))
-            if left == 1 or decoder.copies or decoder.has_step(whole) or (not start and decoder.token_axes() is None):
+            if left == 1 or self._copies or decoder.has_step(whole) or (not start and decoder.token_axes() is None):
                 count = left
             else:
                 count = next((chunk for chunk in self._chunks if chunk <= left), left)
@@ -261,7 +271,7 @@ class Session:
 
     def _step(self, batch: int, rows: int) -> tuple[CompiledModel | None, int]:
         """The step for so many new tokens, and the room of its buffers; None, and what counts, where caches are copied."""
-        while not self._decoder.copies:
+        while not self._copies:
             self._check_length(rows)
             room = self._room(rows)
             step = self._decoder.step(StepSizes(batch, rows, room))
@@ -289,14 +299,13 @@ class Session:
         assert state.batch is not None
         given = {}
         for node in (*roles.asked, *roles.filled):
-            role = roles.filled.get(node)
-            if role == "mask":
-                if masks:
-                    given[node.name] = roles.value(node, state.batch, count, state.length)
-            elif node in arrays:
-                given[node.name] = _piece(arrays[node], node, roles.symbols, start, count)
+            is_mask = roles.filled.get(node) == "mask"
+            if is_mask and not masks:
+                continue
+            if node in arrays:
+                given[node.name] = arrays[node] if is_mask else _piece(arrays[node], node, roles.symbols, start, count)
             else:
-                given[node.name] = roles.value(node, state.batch, count, state.length)
+                given[node.name] = roles.value(node, state.batch, count, state.length, state.mask)
         return given
 
 

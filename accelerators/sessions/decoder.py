@@ -55,11 +55,14 @@ class Decoder:
         """Why caches are copied, if they are."""
         if anew is None:
             self.notes.append("caches are copied: the devices of this model have no attention to a cache that is appended to")
+        rings = [cache.past.name for cache in caches if cache.is_ring]
+        if rings:
+            self.notes.append(f"caches are copied: {rings[0]!r} is a ring, in which new positions take the places of old ones")
 
     @property
     def room(self) -> int | None:
-        """How many positions the model itself has room for; None where its caches grow."""
-        rooms = [cache.room for cache in self.roles.caches if cache.room is not None]
+        """How many positions the model itself has room for; None where its caches grow, or are rings."""
+        rooms = [cache.room for cache in self.roles.caches if cache.room is not None and not cache.is_ring]
         return min(rooms) if rooms else None
 
     @property

@@ -228,13 +228,15 @@ def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, 
 
 
 def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> int:
-    """How many positions up to its own a row sees; 0 where it sees all. A query of zeros sees them evenly: the share of the first
-    new one says how many they are."""
+    """How many positions up to its own a row sees; 0 where the last row, which has most before it, sees all. A query of zeros
+    sees them evenly: the share of its own position says how many they are."""
     query, past, new = _random(np.random.default_rng(0), shapes, known.past)
-    query[:], past[1][:], new[1][:] = 0.0, 0.0, 1.0
-    share = float(_through(region, known, opsets, query, past, new)[0, 0, 0, 0])
-    count = round(1.0 / share) if 0.0 < share <= 1.0 else known.past + 1
-    return count if count <= known.past else 0
+    query[:], past[1][:], new[1][:] = 0.0, 0.0, 0.0
+    new[1][:, :, -1] = 1.0
+    share = float(_through(region, known, opsets, query, past, new)[0, 0, -1, 0])
+    positions = known.past + shapes.query[2]
+    count = round(1.0 / share) if 0.0 < share <= 1.0 else positions
+    return count if count < positions else 0
 
 
 def check(

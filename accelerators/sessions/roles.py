@@ -8,7 +8,8 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from accelerators.sessions.caches import Cache
+from accelerators.errors import InputError
+from accelerators.sessions.caches import Cache, is_circular
 from accelerators.sessions.readers import Readers, readers_of
 from graph.graph import Graph
 from graph.node import Node
@@ -19,8 +20,9 @@ Array = np.ndarray[Any, Any]
 Count = Literal["batch", "rows", "past"]
 """Sequences side by side; the new tokens of each; the earlier ones."""
 
-Role = Literal["mask", "positions", "past", "total"]
-"""Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then."""
+Role = Literal["mask", "positions", "past", "total", "held"]
+"""Ones for every position, earlier and new; the positions of the new tokens; how many came before; how many there are then,
+and how many of these a ring holds."""
 
 ANGLES = frozenset({"Sin", "Cos", "RotaryEmbedding"})
 """The ops that positions end in where a model turns keys and queries by them."""
@@ -49,20 +51,32 @@ class Roles:
         counted: dict[Count, int] = {"batch": batch, "rows": rows, "past": past}
         return {symbol: counted[count] for symbol, count in self.symbols.items()}
 
-    def value(self, node: Node, batch: int, rows: int, past: int) -> Array:
-        """What a session fills an input with."""
+    def value(self, node: Node, batch: int, rows: int, past: int, seen: Array | None = None) -> Array:
+        """What a session fills an input with. Where only some of the tokens are seen, positions count these."""
         kind = node.output_types[0]
         assert isinstance(kind, TensorType)
         dtype, shape = numpy_dtype(kind.dtype), kind.shape or ()
         role = self.filled[node]
         if role == "mask":
-            return np.ones((batch, past + rows), dtype)
+            return np.ones((batch, past + rows), dtype) if seen is None else seen.astype(dtype)
+        if role == "positions" and seen is not None:
+            return self._counted(node, seen)[..., past:].astype(dtype)
         if role == "positions":
             positions = np.arange(past, past + rows).astype(dtype)
             return positions if len(shape) == 1 else np.ascontiguousarray(np.broadcast_to(positions, (batch, rows)))
         number = past if role == "past" else past + rows
+        if role == "held":
+            number = min(number, *(cache.room for cache in self.caches if cache.is_ring and cache.room is not None))
         wanted = [dim if isinstance(dim, int) else batch for dim in shape]
         return np.full(wanted, number, dtype)
+
+    def _counted(self, node: Node, seen: Array) -> Array:
+        """The position of each token among those of its sequence that are seen; a hidden one has some position."""
+        if len(_shape(node)) == 1 and (seen != seen[:1]).any():
+            cause = f"{node.name!r} has one position for all sequences, and a mask hides other tokens of each"
+            raise InputError(cause, where=f"model {self.graph.name!r}", remedy="Begin a session for each sequence")
+        positions = np.maximum(np.cumsum(seen, axis=1) - 1, 0)
+        return positions if len(_shape(node)) == 2 else positions[0]
 
 
 def roles_of(graph: Graph, caches: Sequence[Cache]) -> Roles:
@@ -139,7 +153,8 @@ def _counted(readers: Readers, node: Node) -> Role | None:
         if reader.op == "TensorScatter" and slot == 2:
             return "past"
         if reader.op == "Attention" and slot == 6:
-            return "total"
+            key = reader.inputs[1]
+            return "held" if key is not None and is_circular(key.node) else "total"
     return None
 
 

@@ -21,8 +21,8 @@ Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 """Where buffers begin, in bytes."""
 
-LENGTH, BATCH = "partita.length", "partita.batch"
-"""What a file says beside the arrays."""
+LENGTH, BATCH, MASK = "partita.length", "partita.batch", "partita.mask"
+"""What a file says beside the arrays; a mask only where one hides tokens."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -35,6 +35,8 @@ class State:
     """How many positions count."""
     batch: int | None = None
     """How many sequences there are; None before the first call."""
+    mask: Array | None = None
+    """Which positions of each sequence count, as truth values; None where all do."""
 
     def used(self, axes: Mapping[str, int | None]) -> dict[str, Array]:
         """The parts that count. An axis of None: the whole array."""
@@ -43,7 +45,8 @@ class State:
     def copied(self, axes: Mapping[str, int | None], rows: Sequence[int] | None) -> State:
         """Another of the same content; of these sequences, in this order, if any are named."""
         parts = {name: array.copy() if rows is None else array[list(rows)] for name, array in self.used(axes).items()}
-        return State(parts, self.length, self.batch if rows is None else len(rows))
+        mask = self.mask if rows is None or self.mask is None else self.mask[list(rows)]
+        return State(parts, self.length, self.batch if rows is None else len(rows), mask)
 
 
 def _part(array: Array, axis: int | None, length: int) -> Array:
@@ -62,6 +65,8 @@ def with_room(array: Array, axis: int, room: int) -> Array:
 def write_state(path: str | os.PathLike[str], state: State, axes: Mapping[str, int | None]) -> None:
     """The parts that count as one file of numpy's."""
     counts = {LENGTH: np.array(state.length), BATCH: np.array(-1 if state.batch is None else state.batch)}
+    if state.mask is not None:
+        counts[MASK] = state.mask
     with replacing(path) as file:
         np.savez(file, allow_pickle=False, **counts, **state.used(axes))  # type: ignore[arg-type]
 
@@ -78,12 +83,14 @@ def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype
         raise AcceleratorError(f"no saved session can be read: {error}", where=str(where)) from None
     except ReadError as error:
         raise AcceleratorError(f"no saved session can be read: {error.cause}", where=error.where) from None
-    length, batch = _count(arrays.pop(LENGTH, None)), _count(arrays.pop(BATCH, None))
+    length, batch, mask = _count(arrays.pop(LENGTH, None)), _count(arrays.pop(BATCH, None)), arrays.pop(MASK, None)
     fits = {name: (array.dtype, array.ndim) for name, array in arrays.items()} == dict(wanted)
-    if length is None or length < 0 or batch is None or not (fits or (not arrays and length == 0 and batch < 0)):
+    is_whole = fits and (mask is None or (mask.dtype, mask.shape) == (np.bool_, (batch, length)))
+    is_empty = not arrays and mask is None and length == 0 and batch is not None and batch < 0
+    if length is None or length < 0 or batch is None or not (is_whole or is_empty):
         remedy = f"It has to hold {', '.join(wanted)}, and how many positions of them count"
         raise AcceleratorError("the file is no session of this model", where=str(where), remedy=remedy)
-    return State(arrays, length, None if batch < 0 else batch)
+    return State(arrays, length, None if batch < 0 else batch, mask)
 
 
 def _count(array: Array | None) -> int | None:

@@ -146,6 +146,16 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
+@pytest.mark.parametrize("longest", [5, 6, 7, 8, 9, 12])
+def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> None:
+    """Where the first of several new tokens sees all, the last may not."""
+    graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(longest)
+    session = pt.compile(graph, "cpu").session(longest=longest, chunks=(4, 1))
+    outputs = [session(part)["logits"] for part in np.split(ids, [4], axis=1)]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
 def test_a_window_that_slides_is_appended_to_in_place() -> None:
     graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(11)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
@@ -368,8 +378,6 @@ def test_what_a_session_cannot_take_is_an_error(model: pt.CompiledModel) -> None
     session(tokens(1))
     with pytest.raises(InputError, match="2 sequences were given, and the conversation has 1"):
         session(tokens(1, batch=2))
-    with pytest.raises(InputError, match="'attention_mask' hides tokens, and a session sees all that were said"):
-        session(tokens(1), attention_mask=np.array([[0, 1]]))
     with pytest.raises(InputError, match=r"'attention_mask' has the shape \[1, 5\], and the conversation then \[1, 2\]"):
         session(tokens(1), attention_mask=np.ones((1, 5), np.int64))
     with pytest.raises(InputError, match="'attention_mask': it is int64, and the array given str32"):
@@ -473,7 +481,7 @@ def test_positions_may_be_given(model: pt.CompiledModel) -> None:
     assert not np.allclose(third(tokens(1, seed=5), position_ids=np.array([[9]]))[0], usual[1], atol=1e-4)
 
 
-def with_buffers(room: int = 16) -> pt.Graph:
+def with_buffers(room: int = 16, **mode: str) -> pt.Graph:
     """A decoder whose caches are buffers that TensorScatter writes to."""
     random = np.random.default_rng(3)
 
@@ -488,7 +496,7 @@ def with_buffers(room: int = 16) -> pt.Graph:
     query, key, value = (
         pt.op("Transpose", pt.op("Reshape", pt.op("MatMul", x, weights(16, 16)), apart), perm=[0, 2, 1, 3]) for _ in range(3)
     )
-    kept = [pt.op("TensorScatter", old, new, at, opset=24) for old, new in zip(past, (key, value), strict=True)]
+    kept = [pt.op("TensorScatter", old, new, at, opset=24, **mode) for old, new in zip(past, (key, value), strict=True)]
     seen = pt.op("Attention", query, *kept, None, None, None, count, is_causal=1, opset=24)
     joined = pt.op("Reshape", pt.op("Transpose", seen, perm=[0, 2, 1, 3]), pt.constant(np.array([0, 0, -1])))
     scores = pt.op("MatMul", pt.op("Add", x, joined), weights(16, SMALL.words))
@@ -505,6 +513,20 @@ def test_buffers_that_are_scattered_to_are_written_in_place() -> None:
     assert appending.notes == ()
     with pytest.raises(InputError, match="6 tokens were said, and 11 more are longer than 16"):
         appending(tokens(11))
+
+
+@pytest.mark.parametrize("device", ["HETERO:cpu,reference", "reference", "HETERO:onnxruntime,reference"])
+def test_rings_hold_the_last_positions_of_any_number(device: str) -> None:
+    """A model without positions says of the last four tokens what it says where these are all."""
+    if "onnxruntime" in device:
+        pytest.importorskip("onnxruntime")
+    ids, plain = tokens(11), pt.compile(with_buffers(), "reference")
+    session = pt.compile(with_buffers(4, mode="circular"), device).session()
+    ring = "caches are copied: 'keys' is a ring, in which new positions take the places of old ones"
+    for end in range(1, 12):
+        last = ids[:, max(0, end - 4) : end]
+        assert np.allclose(session(ids[:, end - 1 : end])[0][:, -1], plain.session()(last)[0][:, -1], atol=1e-5)
+    assert session.length == 11 and ring in session.notes
 
 
 def with_flat_heads() -> pt.Graph:
