@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -24,6 +23,7 @@ from accelerators.interface.inlining import without_calls
 from accelerators.interface.settings import Config
 from accelerators.placement.device_groups import DeviceGroups, given_back_because
 from accelerators.placement.placement import Placement
+from accelerators.process.descriptors import at_a_terminal
 from accelerators.process.forking import Guard
 from graph.build import is_made_call
 from graph.graph import Graph
@@ -314,7 +314,7 @@ def _as_done(running: Mapping[Future[Unit], Task], shown: Any) -> Iterator[Futur
 @contextmanager
 def _progress(count: int, quiet: bool) -> Iterator[Any]:
     """A function that shows how many are done: on a terminal, once it has taken a while, unless the work is in the background."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not at_a_terminal():
         yield lambda finished: None
         return
     import time

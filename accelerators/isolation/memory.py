@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelerators.errors import AcceleratorError
+from accelerators.process.descriptors import above_streams
 from graph.types import Array, dtype_name, numpy_dtype
 
 Description = Any
@@ -27,7 +28,7 @@ class SharedMemory:
     """A file in memory, mapped here and in the other process. It has no name, so that nothing of it is ever left behind."""
 
     def __init__(self, file: int | None = None) -> None:
-        self.file = os.memfd_create("partita-arrays") if file is None else file
+        self.file = above_streams(os.memfd_create("partita-arrays")) if file is None else file
         """The file descriptor of the memory in this process."""
         self._bytes = np.empty(0, np.uint8)
 

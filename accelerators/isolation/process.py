@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import deque
@@ -19,6 +18,7 @@ import attrs
 from accelerators.errors import AcceleratorError
 from accelerators.isolation import messages
 from accelerators.isolation.memory import Packing, SharedMemory
+from accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
 from accelerators.process.ending import when_the_door_is_closed
 from accelerators.process.forking import Guard, renewed_in_children
 
@@ -91,12 +91,12 @@ class Child:
         processor by session would take no notice of its priority in one of its own. The variables are those of its environment
         that are not the parent's."""
         self.origin = origin
-        errors = subprocess.DEVNULL if quiet else None
+        errors = subprocess.DEVNULL if quiet or not has_errors() else None
         self.requests, self.replies = SharedMemory(), SharedMemory()
         self.dropped: deque[int] = deque()
         """The subgraphs that nobody uses any more."""
-        self._socket, theirs = socket.socketpair()
-        alive, self._life = os.pipe()
+        self._socket, theirs = socket_pair()
+        alive, self._life = pipe()
         given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
         paths = [str(ROOT), *(os.path.abspath(path) for path in sys.path)]
         environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
@@ -104,7 +104,7 @@ class Child:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, given)],
                 stdin=subprocess.DEVNULL,
-                stdout=2 if errors is None else errors,
+                stdout=ERRORS if errors is None else errors,
                 stderr=errors,
                 pass_fds=given,
                 env=environment,
@@ -120,7 +120,7 @@ class Child:
         self._ended: int | None = None
         """A file that can be read from when the process has ended; None where the system has no such files."""
         with suppress(OSError):
-            self._ended = os.pidfd_open(self._process.pid)
+            self._ended = above_streams(os.pidfd_open(self._process.pid))
 
     @property
     def is_alive(self) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from accelerators.process.descriptors import at_a_terminal
+
 
 class Progress:
     """Counts the kernels that are being compiled."""
@@ -17,7 +19,7 @@ class Progress:
         self.callback = callback
         """Called with how many are done, how many there are, and the name of the one that begins."""
         self._seen: set[str] = set()
-        self._shown = callback is None and sys.stderr.isatty() and total > 1
+        self._shown = callback is None and total > 1 and at_a_terminal()
 
     def step(self, key: str, name: str) -> None:
         """A kernel of this structure begins; one that was there before takes no time and is not counted."""

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accelerators.process.descriptors import above_streams
 from accelerators.tvm.code.launches import cuda_code, opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
@@ -98,7 +99,7 @@ def written(module: Any, folder: Path) -> bytes:
     if not hasattr(os, "memfd_create"):
         module.write_to_file(str(path))
         return path.read_bytes()
-    number = os.memfd_create("partita")
+    number = above_streams(os.memfd_create("partita"))
     try:
         path.symlink_to(f"/proc/self/fd/{number}")
         module.write_to_file(str(path))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accelerators.process.descriptors import pipe
 from accelerators.process.forking import Guard, renewed_in_children
 
 STARTING = 60.0
@@ -120,7 +121,7 @@ def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
     root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    watched, alive = os.pipe()
+    watched, alive = pipe()
     try:
         child = subprocess.Popen(
             [*command, str(watched)],
