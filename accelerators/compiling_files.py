@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from accelerators.process.ending import main_has_ended
+
 if TYPE_CHECKING:
     from accelerators.placement.rules import Forbid, Pin
     from accelerators.running.compiled_model import CompiledModel
@@ -64,7 +66,7 @@ def compile(  # noqa: A001  the contract's name
 def _at_once(source: Any, device: Any, config: Any) -> Any:
     """The FileModel that answers before anything is read, or compiled; None where it takes more to know whether it may."""
     threads = _threads(device, config)
-    if threads is None or REGISTRY in sys.modules or find_spec("tvm_ffi") is None:
+    if threads is None or REGISTRY in sys.modules or find_spec("tvm_ffi") is None or main_has_ended():
         return None
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)

@@ -19,6 +19,7 @@ from accelerators.isolation.afar import Workshop, afar, is_afar
 from accelerators.isolation.process import Limit
 from accelerators.placement.rules import Forbid
 from accelerators.process.behind import behind
+from accelerators.process.ending import main_has_ended
 from accelerators.process.once import Once
 from accelerators.process.working import working_folder
 from accelerators.running.compiled_model import CompiledModel
@@ -111,9 +112,9 @@ def _leaves_threads(device: Device) -> bool:
 
 
 def started(task: Task, compile: Compile) -> CompiledModel:
-    """The model, answering at once where there are devices that can. Where there are none, and where its own devices compile at
-    once, it is compiled as always."""
-    if all(device.accelerator.travels_as_body for device in task.devices):
+    """The model, answering at once where there are devices that can. Where there are none, where its own devices compile at once,
+    and where the program is over, which lets nothing begin behind calls, it is compiled as always."""
+    if main_has_ended() or all(device.accelerator.travels_as_body for device in task.devices):
         return compile(task)
     return Beginning(task, compile, working_folder()).starting() or compile(task)
 

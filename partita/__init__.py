@@ -8,6 +8,7 @@ The names come from `partita.names`, which is imported when the first of them is
 models answer before the rest is imported.
 """
 
+import concurrent.futures.thread  # noqa: F401  once the main thread has ended Python lets nobody import it, and all else does
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

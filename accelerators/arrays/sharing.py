@@ -6,7 +6,6 @@ import hashlib
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from accelerators.arrays.layout import aligned_empty, laid_out
 from accelerators.process.behind import hands
 from accelerators.process.forking import Guard
+from accelerators.process.thread_pool import Pool
 from graph.new_array import LARGE, new_array
 from graph.types import Array
 
@@ -128,7 +128,7 @@ def each_read_once() -> Iterator[None]:
 def array_digests(arrays: Sequence[Array]) -> list[str]:
     """The digest of each, several at a time."""
     known = _known.get()
-    with ThreadPoolExecutor(hands()) as pool:
+    with Pool(hands()) as pool:
         return list(pool.map(lambda array: _digest(array, known), arrays))
 
 

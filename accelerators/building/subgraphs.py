@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from accelerators.placement.device_groups import DeviceGroups, given_back_becaus
 from accelerators.placement.placement import Placement
 from accelerators.process.descriptors import at_a_terminal
 from accelerators.process.forking import Guard
+from accelerators.process.thread_pool import Pool
 from graph.build import is_made_call
 from graph.graph import Graph
 from graph.logs import logger
@@ -290,10 +291,10 @@ def _with_affinities(graph: Graph, where: Mapping[str, str]) -> Graph:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+def _threads(count: int) -> Iterator[Pool]:
     """Threads that start nothing more, and wait for no other process, once the block is left by an interrupt."""
     abandoned = threading.Event()
-    pool = ThreadPoolExecutor(max(1, count), "partita-compile", work_until, (abandoned,))
+    pool = Pool(max(1, count), "partita-compile", work_until, (abandoned,))
     try:
         yield pool
     except BaseException:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,6 +21,7 @@ from accelerators.process.atomic import replacing, write_pieces
 from accelerators.process.behind import hands
 from accelerators.process.forking import Guard
 from accelerators.process.regular import NoFile, open_regular
+from accelerators.process.thread_pool import Pool
 from graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16
@@ -75,7 +75,7 @@ def _write(path: Path, data: Any) -> None:
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
     """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
     names = list(dict.fromkeys(_checked(row[0]) for row in rows))
-    with ThreadPoolExecutor(hands()) as pool:
+    with Pool(hands()) as pool:
         files = dict(zip(names, pool.map(lambda name: _mapped(folder / name), names), strict=True))
     return tuple([_array(files, *row) for row in rows])
 

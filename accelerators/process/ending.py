@@ -85,6 +85,11 @@ def at_a_device() -> Iterator[None]:
         door.leave()
 
 
+def main_has_ended() -> bool:
+    """Is the program over, save for threads that are not daemons, and functions that were registered for its end?"""
+    return not threading.main_thread().is_alive()
+
+
 atexit.register(door.close)
 
 

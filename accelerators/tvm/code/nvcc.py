@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
 
 from accelerators.errors import CompileError
+from accelerators.process.thread_pool import Pool
 from accelerators.tvm.machine.library import part
 
 NVRTC = "NVRTC"
@@ -40,7 +40,7 @@ def _has_nvrtc() -> bool:
 def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
     """The machine code of each source, several compiled at a time; CompileError with the compiler's first complaint."""
     listed = list(sources)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with Pool(os.cpu_count() or 1) as pool:
         return dict(zip(listed, pool.map(lambda source: _compiled(source, arch, "cubin"), listed), strict=True))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from threading import Lock
 from time import perf_counter
 from types import TracebackType
 
 from accelerators.process.cores import usable_cores
+from accelerators.process.thread_pool import Pool
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
 from accelerators.tvm.code.codegen import is_written
@@ -35,7 +36,7 @@ class Workers:
         self.check = check
         """Called with each body before TVM itself makes its kernels; an error that it raises is the body's."""
         self._threads = max(1, usable_cores())
-        self._pool = ThreadPoolExecutor(self._threads, "partita-codegen")
+        self._pool = Pool(self._threads, "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
         self.fresh: set[str] = set()
         """The keys of the bodies whose machine code was not there before."""

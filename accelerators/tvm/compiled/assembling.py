@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from accelerators.arrays.sharing import held_once, is_fixed
 from accelerators.errors import NotSupported
 from accelerators.process.cores import usable_cores
+from accelerators.process.thread_pool import Pool
 from accelerators.tvm.bodies.body import Body, element_of
 from accelerators.tvm.bodies.lifting import Lifted
 from accelerators.tvm.bodies.stored import as_stored
@@ -293,7 +293,7 @@ def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tupl
         for i, read in enumerate(body.graph.inputs[body.values :]):
             pack = built.lowered.packs.get(body.values + i)
             wanted.setdefault((id(weights[node][i]), element_of(read[0]), pack), []).append((weights[node], i))
-    with ThreadPoolExecutor(usable_cores()) as pool:
+    with Pool(usable_cores()) as pool:
         packing = [
             pool.submit(copy_context().run, _pack, equal, dtype, pack) for (_, dtype, pack), equal in wanted.items()
         ]

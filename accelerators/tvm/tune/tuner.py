@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -18,6 +17,7 @@ import numpy as np
 from accelerators.errors import CompileError
 from accelerators.interface.accelerator import TunedKernel
 from accelerators.process.cores import usable_cores
+from accelerators.process.thread_pool import Pool
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.code.codegen import generate
 from accelerators.tvm.compiled.subgraph import as_tensor
@@ -107,7 +107,7 @@ class Tuner:
 
     def _compiled(self, trials: Sequence[_Trial]) -> list[_Trial]:
         """The trials that can be compiled."""
-        with ThreadPoolExecutor(usable_cores()) as pool:
+        with Pool(usable_cores()) as pool:
             return [trial for trial, ready in zip(trials, pool.map(self._compile, trials), strict=True) if ready]
 
     def _compile(self, trial: _Trial) -> bool:

@@ -122,6 +122,31 @@ for i in range(20):
     assert (done.returncode, done.stdout.count("(32, 128)"), done.stderr) == (0, 20, "")
 
 
+@pytest.mark.parametrize("config", ["{}", "{'START': 'now', 'START_WITH': 'reference'}"], ids=["wait", "now"])
+def test_a_thread_that_outlives_the_main_one_compiles(config: str) -> None:
+    """Python gives its pools no more threads then: "cannot schedule new futures after interpreter shutdown"."""
+    code = f"""
+def compiles():
+    threading.main_thread().join()
+    m = pt.compile(net(), "cpu", config={config}).wait()
+    print(m.properties.devices, m(x)[0].shape)
+threading.Thread(target=compiles).start()
+"""
+    usable("cpu")
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "('cpu',) (32, 128)\n", "")
+
+
+def test_a_function_that_runs_at_exit_may_compile() -> None:
+    code = """
+import atexit
+atexit.register(lambda: print(pt.compile(net(), "cpu")(x)[0].shape))
+"""
+    usable("cpu")
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(32, 128)\n", "")
+
+
 @pytest.mark.parametrize("way", ["calls", "requests"])
 def test_an_interrupt_ends_a_process_whose_model_runs(way: str) -> None:
     code = """

@@ -1,0 +1,31 @@
+"""Pools of threads that serve the end of a program, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from accelerators.process.ending import main_has_ended
+
+T = TypeVar("T")
+
+
+class Pool(ThreadPoolExecutor):
+    """A pool for work that somebody waits for. Once the main thread has ended Python gives pools no more threads, while those
+    that are not daemons, and functions that were registered for the end, go on: whoever hands in work does it himself then."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        """The future of the work."""
+        if not main_has_ended():
+            try:
+                return super().submit(work, *args, **named)
+            except RuntimeError:
+                if not main_has_ended():
+                    raise
+        future = Future[T]()
+        try:
+            future.set_result(work(*args, **named))
+        except BaseException as error:  # noqa: BLE001  whatever it is belongs to who waits
+            future.set_exception(error)
+        return future
