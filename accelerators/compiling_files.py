@@ -4,11 +4,13 @@ comes to the same, before most of Partita is even imported."""
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from accelerators.interface.cache_words import OFF, ON
 from accelerators.process.ending import main_has_ended
 
 if TYPE_CHECKING:
@@ -96,5 +98,20 @@ def _threads(device: Any, config: Any) -> int | None:
     if known not in ({"START": "now"}, {"START": "now", "START_WITH": "onnxruntime"}) or set(flat) & set(own):
         return None
     own = {**own, **flat}
-    threads, folder = own.pop("NUM_THREADS", 0), own.pop("CACHE_DIR", "-")
-    return threads if not own and type(threads) is int and 0 <= threads <= 64 and type(folder) is str and folder != "" else None
+    threads, folder = own.pop("NUM_THREADS", 0), own.pop("CACHE_DIR", "on")
+    may_be = not own and type(threads) is int and 0 <= threads <= 64 and type(folder) is str and _may_hold_the_cache(folder)
+    return threads if may_be else None
+
+
+def _may_hold_the_cache(folder: str) -> bool:
+    """Is it a folder of the user's own that may be written to, or none yet and beneath one that may be? What else CACHE_DIR says
+    is looked at before the model answers, since it may be an error."""
+    if folder.upper() in OFF | ON:
+        return True
+    wanted = path = os.path.abspath(os.path.expanduser(folder))
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+        return False
+    state = os.stat(path)
+    return path != wanted or (state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

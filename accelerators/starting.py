@@ -11,8 +11,10 @@ import attrs
 
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.task import Task
+from accelerators.cache.cached_compiling import check_folder
 from accelerators.cache.folder import lasting
-from accelerators.errors import AcceleratorUnavailable, NotSupported, UnknownDevice
+from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
+from accelerators.interface.absent import present
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.settings import MEASURED, Config
 from accelerators.isolation.afar import Workshop, afar, is_afar
@@ -41,13 +43,16 @@ class Beginning:
     """What a model begins with: the devices that answer first, and the work behind them."""
 
     def __init__(self, task: Task, compile: Compile, home: str) -> None:
-        """`home` is the folder that the process works in now, or did when the model was asked for."""
+        """`home` is the folder that the process works in now, or did when the model was asked for. What the configuration asks
+        for in vain is an error here and now, and not in the work behind, which nobody may wait for."""
         self._task, self._compile = task, compile
         hetero = attrs.evolve(task.settings.hetero, dot_folder=None, strict=False, start="wait", start_with=None)
-        self._starters = _starters(task.settings.hetero.start_with)
+        self._starters = _starters(task)
         self._settings = Config(hetero, {starter.label: _values(starter, task) for starter in self._starters})
         self._workshops = _Workshops()
         by_device = {label: _lasting(values, home) for label, values in task.settings.by_device.items()}
+        for device in task.devices:
+            check_folder(device.accelerator, task.graph, by_device[device.label])
         behind = attrs.evolve(task.settings, by_device=by_device, stand_ins=self._stand_ins)
         self._behind = attrs.evolve(task, graph=_as_it_is(task.graph), settings=behind)
         self._own = Once[CompiledModel]()
@@ -158,10 +163,11 @@ class _Workshops:
             workshop.close()
 
 
-def _starters(asked: str | None) -> tuple[Device, ...]:
+def _starters(task: Task) -> tuple[Device, ...]:
     """The devices that answer first: those asked for, or the first engine that there is; `reference` behind them."""
+    asked = task.settings.hetero.start_with
     if asked is not None:
-        named = parse_devices(asked)
+        named = _named(asked, task)
         return named if any(device.accelerator.last_resort for device in named) else (*named, *parse_devices("reference"))
     for engine in ENGINES:
         try:
@@ -169,6 +175,21 @@ def _starters(asked: str | None) -> tuple[Device, ...]:
         except (AcceleratorUnavailable, UnknownDevice):
             continue
     return parse_devices("reference")
+
+
+def _named(asked: str, task: Task) -> tuple[Device, ...]:
+    """The devices that START_WITH names. One that only compiles here, as for a GPU that is elsewhere, would answer nothing."""
+    try:
+        named = parse_devices(asked)
+        values = {one.label: _values(one, task) for one in named}
+        reason = named[0].accelerator.why_not_here(values[named[0].label]) if len(named) == 1 else None
+        if reason is not None:
+            raise AcceleratorUnavailable(f"it cannot run here: {reason}", remedy="Name another device, or leave START_WITH out")
+        return present(named, values, strict=False)
+    except AcceleratorError as error:
+        inner = f", {error.where}" if error.where else ""
+        where = f"START_WITH {asked!r} in the config of HETERO{inner}"
+        raise type(error)(error.cause, where=where, remedy=error.remedy) from error
 
 
 def _values(starter: Device, task: Task) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -50,14 +51,37 @@ def compile_cached(
         warnings.warn(f"nothing that {accelerator.name!r} compiles is cached: {reason}", stacklevel=2)
         return _told(compile, reason)
     try:
-        store = Store(folder)
+        store = _store(folder, config)
+    except BadConfig:
+        raise
     except AcceleratorError as error:
-        if config.get("CACHE_DIR") is not None:
-            raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
         warnings.warn(f"nothing is cached: {error}", stacklevel=2)
         return _told(compile, f"the cache does not work: {error.cause}")
     with each_read_once():
         return _Caching(accelerator, graph, config, store, model).run(compile)
+
+
+def check_folder(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> None:
+    """BadConfig, before anything is compiled, if what is compiled cannot be kept in the folder that the configuration names."""
+    named = config.get("CACHE_DIR")
+    folder = None if named is None else chosen_folder(named)
+    if folder is None or not accelerator.may_cache(graph):
+        return
+    try:
+        _store(folder, config)
+    except BadConfig:
+        if accelerator.why_no_export() is None:
+            raise
+
+
+def _store(folder: Path, config: Mapping[str, Any]) -> Store:
+    """The cache in this folder; BadConfig if it cannot be there, and the configuration asks for it."""
+    try:
+        return Store(folder)
+    except AcceleratorError as error:
+        if config.get("CACHE_DIR") is None:
+            raise
+        raise BadConfig(error.cause, where=error.where, remedy=error.remedy) from error
 
 
 def _told(compile: Callable[[], CompiledSubgraph], because: str) -> CompiledSubgraph:

@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.errors import AcceleratorError
+from accelerators.interface.cache_words import OFF, ON
 from accelerators.interface.keys import cache_folder
-
-OFF = frozenset(("", "0", "FALSE", "NO", "OFF"))
-"""Values of CACHE_DIR that switch the cache off."""
-
-ON = frozenset(("1", "TRUE", "YES", "ON"))
-"""The values of CACHE_DIR that mean the default folder."""
 
 
 def default_folder() -> Path:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from accelerators.errors import AcceleratorError, CompileError
+from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
 from accelerators.isolation.messages import config_told
@@ -170,13 +170,18 @@ class _Afar(Isolated):
         return self.device_class.query(self, graph) if self.workshop.is_over else super().query(graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Have the workshop compile and export it, and import that."""
+        """Have the workshop compile and export it, and import that. Where there is no room for what travels, as on a full disk,
+        it is compiled here."""
         if self.workshop.is_over:
             return self.device_class.compile(self, graph, config)
         order = Order(graph, config, self._where)
         with self.workshop.place(graph):
-            data, weights = behind(lambda: IsolatedSubgraph(self.workshop, order, self.workshop.limit).exported())
-        return self.import_(data, graph, config, *((weights,) if weights else ()))
+            compiled = behind(lambda: IsolatedSubgraph(self.workshop, order, self.workshop.limit))
+            try:
+                data, weights = behind(compiled.exported)
+                return self.import_(data, graph, config, *((weights,) if weights else ()))
+            except (NotSupported, OSError):
+                return self.device_class.compile(self, graph, config)
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], *weights: Sequence[Any]) -> CompiledSubgraph:
         return self.device_class.import_(self, data, graph, config, *weights)

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from accelerators.arrays.layout import HOST, array_layout
-from accelerators.errors import AcceleratorError
+from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_now import compile_now
 from accelerators.interface.laid_out import run_laid_out
@@ -149,7 +149,10 @@ class _Server:
         compiled, packing = self._loaded[question["subgraph"]].compiled, Packing()
         weights = list(compiled.export_weights())
         exported = {"data": packing.describe(bytes(compiled.export())), "weights": packing.describe(weights)}
-        packing.write(self.replies)
+        try:
+            packing.write(self.replies)
+        except OSError as error:
+            raise NotSupported(f"there is no room for what was compiled: {error}") from error
         return exported
 
 

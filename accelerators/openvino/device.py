@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from accelerators.cache.folder import OFF
 from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
 from accelerators.engines.model import EngineModel, engine_model
 from accelerators.engines.opsets import too_new
@@ -18,6 +17,7 @@ from accelerators.engines.query_by_op import judged_inside, query_by_op
 from accelerators.engines.trials import Trials, unknown_input
 from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
 from accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
+from accelerators.interface.cache_words import OFF
 from accelerators.interface.keys import Key, count, mapping, one_of, text
 from accelerators.interface.query import Support
 from accelerators.interface.skeleton import is_skeleton
