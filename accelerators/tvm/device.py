@@ -107,6 +107,7 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.run.kept_memory import kept_memory
         from accelerators.tvm.sizes.any_size import SizedSubgraph
         from accelerators.tvm.sizes.enough_rows import enough_rows
+        from accelerators.tvm.sizes.fits_apart import fits_apart
         from accelerators.tvm.sizes.sizing import forms_for_any_size
 
         reason = ""
@@ -115,7 +116,8 @@ class TvmAccelerator(Accelerator):
             if watch_implied(transformed)[1]:
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph)))
+                apart = fits_apart(graph, transformed, ready.inputs)
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph), *apart))
                 is_gpu = self.machine(config).is_gpu
                 if is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))

@@ -148,6 +148,7 @@ def _scatter_rows(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
 def _grid(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:
     if shapes[0] and shapes[1]:
         yield Fit(shapes[1][0], "equal", shapes[0][0], "the batches of the grid and of the data")
+        yield Fit(shapes[1][-1], "equal", len(shapes[0]) - 2, "the numbers of a position and the dimensions of the data")
 
 
 def _slope(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:

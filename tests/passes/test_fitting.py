@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
     "fewer rows": ("ScatterND", {}, [(F, (5, 4)), ("int64", (3, 1)), (F, (1, 4))], "the updates and of what .*: 1 and 3"),
     "more batches": ("GatherND", {"batch_dims": 1}, [(F, (2, 4)), ("int64", (3, 2, 1))], "the batches of .*: 3 and 2"),
     "more images": ("GridSample", {}, [(F, (2, 1, 4, 4)), (F, (1, 3, 3, 2))], "the batches of the grid .*: 1 and 2"),
+    "more dimensions": ("GridSample", {}, [(F, (2, 3, 4, 4)), (F, (2, 3, 3, 3))], "the numbers of a position .*: 3 and 2"),
     "more channels": ("Conv", {}, [(F, (2, 5, 8, 8)), (F, (4, 3, 3, 3))], "the channels of the data .*: 5 and 3"),
     "groups": ("Conv", {"group": 2}, [(F, (2, 5, 8, 8)), (F, (4, 3, 3, 3))], "the channels of the data .*: 5 and 6"),
     "turned": ("ConvTranspose", {}, [(F, (2, 5, 4, 4)), (F, (3, 2, 2, 2))], "the channels of the data .*: 5 and 3"),
@@ -44,6 +45,9 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], str]] = {
     ),
     "labels": (
         "NegativeLogLikelihoodLoss", {"reduction": "none"}, [(F, (3, 4)), ("int64", (2,))], "the labels and of .*: 2 and 3"
+    ),
+    "a sum over fewer labels": (
+        "SoftmaxCrossEntropyLoss", {"reduction": "sum"}, [(F, (3, 4)), ("int64", (2,))], "the labels and of .*: 2 and 3"
     ),
     "scales": ("DequantizeLinear", {"axis": 1}, [("int8", (3, 8)), (F, (4,))], "the scales and those .*: 4 and 8"),
     "depth": ("MatMul", {}, [(F, (3, 7)), (F, (8, 16))], "(the depths of both matrices .*: 7 and 8|Incompatible dimensions)"),

@@ -1,0 +1,36 @@
+"""Sizes that have to go together in ops that are taken apart before sizes are worked out: their parts may not say so. A loss of
+fewer labels than there are images gathers as many numbers as there are labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accelerators.errors import CompileError
+from accelerators.tvm.sizes.extent import Extent, Size
+from graph.graph import Graph
+from graph.ops.fitting import fits, has_fits, shape_of
+
+
+def fits_apart(graph: Graph, transformed: Graph, inputs: Sequence[Sequence[Size]]) -> tuple[Extent, ...]:
+    """What is no less than zero where the sizes go together that ops of the graph read which are not there any more, as far as
+    these are sizes of inputs; `inputs` are those of the transformed graph. CompileError where they never do. Linear."""
+    stated = {node.name: shape_of(node[0]) or () for node in graph.inputs}
+    sizes: dict[object, Size] = {}
+    for node, known in zip(transformed.inputs, inputs, strict=True):
+        sizes.update(zip(stated.get(node.name, ()), known, strict=False))
+    there = {node.name for node in transformed.nodes if has_fits(node)}
+    conditions = list[Extent]()
+    for node in graph.nodes:
+        if not node.is_op or not has_fits(node) or node.name in there:
+            continue
+        for fit in fits(node, [shape_of(entry) for entry in node.inputs]):
+            size, other = (sizes.get(side, side) for side in (fit.size, fit.other))
+            if fit.relation == "one or equal" or not (isinstance(size, (int, Extent)) and isinstance(other, (int, Extent))):
+                continue
+            for room in (other - size, size - other)[: 2 if fit.relation == "equal" else 1]:
+                if isinstance(room, Extent):
+                    conditions.append(room)
+                elif room < 0:
+                    where = f"node {node.name!r} ({node.op})"
+                    raise CompileError(f"{fit.said} do not go together: {size} and {other}", where=where)
+    return tuple(conditions)
