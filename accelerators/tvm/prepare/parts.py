@@ -368,11 +368,22 @@ def _whole_shrink(parts: _Parts) -> Graph | None:
     return parts.done(parts.op("Cast", parts.op("Shrink", wide, **parts.node.attrs), to=onnx_type(data_type.dtype)))
 
 
+def _some_joined(parts: _Parts) -> Graph | None:
+    """A Concat of which some inputs have no elements, as a decoder's first past, without these."""
+    kinds = {i: _type(entry) for i, entry in enumerate(parts.node.inputs)}
+    full = [i for i, kind in kinds.items() if kind is None or kind.shape is None or 0 not in kind.shape]
+    joined = [value for i in full if (value := parts.input(i)) is not None]
+    if not joined or len(joined) == len(kinds):
+        return None
+    axis = int(parts.node.attrs.get("axis", 1))
+    return parts.done(parts.op("Concat", *joined, axis=axis) if len(joined) > 1 else parts.op("Identity", *joined))
+
+
 _PARTS: dict[str, Callable[[_Parts], Graph | None]] = {
     "Einsum": _einsum,
     "LayerNormalization": _layer, "GroupNormalization": _group, "MeanVarianceNormalization": _mean_variance,
     "Resize": _resize, "Upsample": _resize, "TopK": _top, "Hardmax": _hardmax, "GlobalMaxPool": _largest_of_all,
     "GridSample": _nearest, "ReduceLogSumExp": _log_of_sum, "Shrink": _whole_shrink,
-    "OneHot": _one_hot,
+    "OneHot": _one_hot, "Concat": _some_joined,
     **dict.fromkeys(UNREDUCED, _unreduced),
 }

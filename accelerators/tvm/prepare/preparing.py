@@ -23,7 +23,7 @@ from graph.graph import Graph
 from graph.inline import inline_calls
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType, numpy_dtype
+from graph.types import TensorType, Type, numpy_dtype
 from passes import apply_pass
 
 PASSES = ("FoldConstants", "SimplifyIdentities", "FoldBatchNorm", "MergeCommon", "EliminateDead")
@@ -68,7 +68,7 @@ def prepared(graph: Graph, supports: Supports, name: Callable[[Graph], Graph] = 
 
 
 def _settling(graph: Graph) -> Generator[Graph, None, Graph]:
-    current = hold_weights(_typed(graph))
+    current = hold_weights(_sized(graph))
     yield current
     for name in PASSES:
         options: dict[str, Any] = {"scale_weights": False} if name == "FoldBatchNorm" and _types_alone.get() else {}
@@ -87,9 +87,32 @@ def _settled(graph: Graph) -> Graph:
 def _typed(graph: Graph) -> Graph:
     """The graph with the types that can be inferred; the graph itself where all sizes are known already."""
     types = (value_type for node in graph.nodes for value_type in node.output_types)
-    if all(isinstance(value_type, TensorType) and value_type.is_static for value_type in types):
+    if all(map(_is_known, types)):
         return graph
     return apply_pass(graph, "InferShape", verify=False, strict=False)
+
+
+def _sized(graph: Graph) -> Graph:
+    """The graph typed. Where the inputs' sizes are known and others are not, these may follow from values that ONNX's inference
+    does not work out, as a remainder of a size, and that folding does: both go on in turn, as long as that tells more."""
+    current = _typed(graph)
+    unknown = _unknown(current) if all(_is_known(node.output_types[0]) for node in current.inputs) else 0
+    while unknown:
+        closer = _typed(apply_pass(current, "FoldConstants", verify=False))
+        left = _unknown(closer)
+        if left >= unknown:
+            break
+        current, unknown = closer, left
+    return current
+
+
+def _unknown(graph: Graph) -> int:
+    """How many values have sizes that are not known."""
+    return sum(not _is_known(value_type) for node in graph.nodes for value_type in node.output_types)
+
+
+def _is_known(value_type: Type | None) -> bool:
+    return isinstance(value_type, TensorType) and value_type.is_static
 
 
 def _empties_known(graph: Graph) -> Graph:

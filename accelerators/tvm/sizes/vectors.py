@@ -149,7 +149,12 @@ def _smaller(a: Any, b: Any) -> Any:
 
 def _remainder(reading: Reading, node: Node) -> Vector | None:
     def rest(a: Any, b: Any) -> Any:
-        return a - reading.divide(a, b) * b if isinstance(b, int) and b > 0 else None
+        if isinstance(b, int):
+            return a - reading.divide(a, b) * b if b > 0 else None
+        if not isinstance(a, int):
+            return None
+        reading.assume(b + a if a < 0 else b - a - 1)  # Positions are moved round by less than there are.
+        return b + a if a < 0 else a
 
     return None if node.attrs.get("fmod", 0) else _joined(rest)(reading, node)
 
