@@ -7,6 +7,7 @@ from typing import Any
 
 from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import Body
+from accelerators.tvm.lower.known_indices import with_known_indices
 from accelerators.tvm.lower.unordered import cast, sign
 from accelerators.tvm.machine.library import compiling, part, tvm
 from accelerators.tvm.machine.machine import Machine
@@ -72,7 +73,7 @@ def legalize(module: Any, target: Any) -> Any:
         relax.transform.DeadCodeElimination(),
     ]
     with compiling.lock, quiet(), refused("operator lowering"), target:
-        legal = tvm().transform.Sequential(passes)(module)
+        legal = tvm().transform.Sequential(passes)(with_known_indices(module))
     _check_lowered(legal)
     return legal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -36,6 +37,21 @@ def test_a_gather_is_nothing_to_warn_of(capfd: pytest.CaptureFixture[str]) -> No
     values = np.arange(128, dtype="float64").reshape(8, 16)
     assert np.array_equal(compiled(g).run([values])[0], values[:, [1, 14]])
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("op", ["Gather", "GatherElements"])
+def test_known_indices_are_counted_from_the_front_by_numpy(op: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TVM would compile a kernel for each step of it."""
+    x, indices = pt.variable("x", "float64", (4, 6)), np.array([[0, -1, 5], [-6, 2, -2], [1, 1, 1], [3, -4, 0]], dtype)
+    graph, values = pt.Graph([pt.op(op, x, pt.constant(indices), axis=1)], [x]), np.arange(24, dtype="float64").reshape(4, 6)
+    wanted = values[:, indices] if op == "Gather" else np.take_along_axis(values, indices.astype("int64") % 6, axis=1)
+    import_body(graph)
+    building, built = sys.modules["tvm.tirx.build"], list[object]()
+    real = building.codegen_build
+    monkeypatch.setattr(building, "codegen_build", lambda *given: built.append(given) or real(*given))
+    np.testing.assert_array_equal(compiled(graph).run([values])[0], wanted)
+    assert built == []
 
 
 def test_a_sequence_that_only_an_unused_input_of_a_call_reads() -> None:
