@@ -84,9 +84,8 @@ def _agrees(value: Any, kind: TensorType) -> bool:
     """Has the array the sizes that are known?"""
     if kind.shape is None:
         return True
-    return len(kind.shape) == value.ndim and all(
-        not isinstance(size, int) or size == actual for size, actual in zip(kind.shape, value.shape)
-    )
+    differing = [size for size, actual in zip(kind.shape, value.shape) if isinstance(size, int) and size != actual]
+    return len(kind.shape) == value.ndim and not differing
 
 
 def _plain(value: Any, entry: NodeEntry, where: str) -> Any:

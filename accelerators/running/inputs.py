@@ -58,7 +58,9 @@ class InputChecker:
         self._names = [spec.name for spec in self.specs]
         self._known = frozenset(self._names)
         self._where = f"model {graph.name!r}"
-        self._plain = [(spec.dtype, spec.shape) if spec.static else None for spec in self.specs]
+        self._dtypes = [spec.dtype for spec in self.specs]
+        self._fitting: list[tuple[Dim, ...] | None] = [spec.shape for spec in self.specs]
+        """Sizes that fit: those stated or, where some are symbols, those of the last call that was looked at closely."""
 
     def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit: random numbers, ones for integers; `size` for sizes that are not known."""
@@ -68,9 +70,9 @@ class InputChecker:
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays, in the inputs' order."""
         arrays = self._in_order(args, named)
-        for i, (value, plain) in enumerate(zip(arrays, self._plain)):
-            if plain is None or type(value) is not np.ndarray or value.shape != plain[1] or value.dtype != plain[0]:
-                return self._checked(arrays, i)
+        for value, dtype, shape in zip(arrays, self._dtypes, self._fitting):
+            if type(value) is not np.ndarray or value.shape != shape or dtype is None or value.dtype != dtype:
+                return self._checked(arrays)
         return arrays
 
     def some(self, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,14 +86,14 @@ class InputChecker:
                     self._check_dims(arrays[spec.name], spec, sizes)
         return arrays
 
-    def _checked(self, values: list[Any], start: int) -> list[Any]:
-        """All values, those from `start` on looked at closely, and symbols compared over all."""
+    def _checked(self, values: list[Any]) -> list[Any]:
+        """All values looked at closely, and symbols compared over all."""
         sizes: dict[str, tuple[int, str]] = {}
         for i, spec in enumerate(self.specs):
-            if i >= start:
-                values[i] = self._value(values[i], spec, i)
+            values[i] = self._value(values[i], spec, i)
             if isinstance(spec.type, TensorType):
                 self._check_dims(values[i], spec, sizes)
+        self._fitting = [getattr(value, "shape", None) for value in values]
         return values
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -132,6 +134,8 @@ class InputChecker:
 
     def _value(self, value: Any, spec: InputSpec, number: int | None = None) -> Any:
         """The value, checked. An array on a device is copied to the host, unless it is the input of this number and may stay."""
+        if type(value) is np.ndarray and spec.dtype is not None and value.dtype == spec.dtype:
+            return value
         if isinstance(spec.type, SequenceType) and isinstance(value, (list, tuple)):
             inner = _spec(spec.name, spec.type.element)
             return [self._value(item, inner) for item in value]

@@ -77,6 +77,15 @@ def test_input_errors(model, args, named, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("other", [B[:2], B.astype("f8"), B.T, np.ma.masked_array(B, B > 0), None], ids=repr)
+def test_inputs_are_looked_at_again_once_sizes_are_known_to_fit(model, other):
+    for _ in range(2):
+        np.testing.assert_array_equal(model(A, B)["sum"], A + B)
+        with pytest.raises(pt.InputError, match="input 'b'"):
+            model(A, other)
+    np.testing.assert_array_equal(model(A[:2], B[:2])["sum"], (A + B)[:2])
+
+
 def test_python_numbers_take_the_inputs_dtype_where_that_loses_nothing(beta, model):
     np.testing.assert_array_equal(model([[1, 2]], [[0.5, 1.5]])["sum"], np.float32([[1.5, 3.5]]))
     i = pt.variable("i", "int64", ())
