@@ -48,7 +48,9 @@ open(os.path.join(folder, "right"), "w").write(str(bool(right)))
 """
 
 
-@pytest.mark.parametrize("closed", ["<&- >&-", "<&- >&- 2>&-", "<&-", "2>&-"])
+@pytest.mark.parametrize("closed", [
+    "<&- >&-", "<&- >&- 2>&-", *(pytest.param(closed, marks=pytest.mark.slow) for closed in ("<&-", ">&-", "2>&-")),
+])
 @pytest.mark.parametrize("code", [STARTS, ISOLATED], ids=["starts", "isolated"])
 def test_children_of_a_process_without_streams(code: str, closed: str, tmp_path: Path) -> None:
     run_without(code, closed, tmp_path)
