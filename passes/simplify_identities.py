@@ -122,6 +122,25 @@ def _slice(node: Node, g: Graph) -> NodeEntry | None:
     return x if value is not None and (value > 0).all() else None
 
 
+def _where(node: Node, g: Graph) -> NodeEntry | None:
+    """The value of which a Where by a constant takes every number, if the other value and the condition do not make it larger."""
+    condition = as_constant(node.inputs[0])
+    if condition is None or not condition.size or condition.any() != condition.all():
+        return None
+    taken, *others = (node.inputs[1 if condition.all() else 2], *node.inputs)
+    return taken if taken is not None and all(_is_spread_over(other, taken) for other in others) else None
+
+
+def _is_spread_over(entry: NodeEntry | None, whole: NodeEntry) -> bool:
+    """Is each size of the value that of the whole one, symbols counting as sizes, or 1?"""
+    own, known = None if entry is None else entry.type, whole.type
+    if not isinstance(own, TensorType) or not isinstance(known, TensorType) or own.shape is None or known.shape is None:
+        return False
+    aligned = known.shape[max(0, len(known.shape) - len(own.shape)) :]
+    is_named = None not in known.shape
+    return is_named and len(own.shape) <= len(known.shape) and all(a in (1, b) for a, b in zip(own.shape, aligned, strict=True))
+
+
 def _pad(node: Node, g: Graph) -> NodeEntry | None:
     """The input of a Pad that adds nothing."""
     pads = ints(node, 1, "pads" if g.opsets.get("", 1) > 1 else "paddings")
@@ -192,6 +211,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Tile": (_tile,),
     "Slice": (_slice,),
     "Pad": (_pad,),
+    "Where": (_where,),
     "Transpose": (_transpose,),
     "Concat": (_only_one,),
     "Sum": (_only_one,),

@@ -104,6 +104,9 @@ def test_dropout_by_opset(opset: int, dropout: str, goes: bool) -> None:
         "a = Sum(x)",
         "a = Max(x)",
         "a = Flatten(x)",
+        "a = Where(yes, x, one)",
+        "a = Where(no, row, x)",
+        "a = Where(none_of_row, x, x)",
         "t = Transpose(x)\n a = Transpose(t)",
         "t = Reshape(x, flat)\n a = Reshape(t, same)",
         "t = Unsqueeze(x, zero)\n a = Squeeze(t, zero)",
@@ -119,6 +122,11 @@ def test_what_changes_nothing(statement: str) -> None:
       none = const int64[4] [0, 0, 0, 0]
       zero = const int64[1] [0]
       big = const int64[1] [99]
+      yes = const bool[] true
+      no = const bool[2, 1] [false, false]
+      none_of_row = const bool[3] [false, false, false]
+      one = const float32[] 1
+      row = const float32[1, 3] [1, 2, 3]
     """
     after = "graph net(x: float32[2, 3]) -> (y) { y = Relu(x) : float32[2, 3] }"
     check(PASSES, f"{head} {statement}\n y = Relu(a) }}", after)
@@ -134,13 +142,24 @@ def test_what_changes_nothing(statement: str) -> None:
         "a = Pad(x, shift)",
         "a = Concat(x, x) {axis=0}",
         "a = Tile(x, twice)",
+        "a = Where(mixed, x, x)",
+        "a = Where(yes, one, x)",
+        "a = Where(yes, x, deep)",
+        "a = Where(many, x, one)",
+        "a = Where(empty, x, one)",
+        "a = Where(asked, x, one)",
     ],
 )
 def test_what_changes_something(statement: str) -> None:
     unchanged(
         "SimplifyIdentities",
         f"""
-        graph net(x: float32[2, 2]) -> (y) {{
+        graph net(x: float32[2, 2], deep: float32[1, 2, 2], asked: bool[]) -> (y) {{
+          yes = const bool[] true
+          mixed = const bool[2] [true, false]
+          many = const bool[3, 1, 1] [true, true, true]
+          empty = const bool[0, 1, 1] []
+          one = const float32[] 1
           other = const int64[1] [4]
           twice = const int64[2] [2, 1]
           shift = const int64[4] [1, 0, -1, 0]
@@ -225,6 +244,19 @@ def test_a_value_that_may_contradict_stated_sizes_is_looked_at_by_its_op(op: str
           z = Flatten(b) : float32[N, 3]
         }}
         """,
+    )
+
+
+def test_symbols_count_as_sizes_where_a_condition_chooses_all_of_a_value() -> None:
+    """Two symbols may be two sizes, of which one may be 1."""
+    head = """
+    graph net(x: float32[N, 3], y: float32[N, 1], z: float32[M, 3], u: float32[?, 3]) -> (a, b, c) {
+      yes = const bool[] true
+    """
+    check(
+        "SimplifyIdentities",
+        f"{head} v = Where(yes, x, y)\n a = Relu(v)\n w = Where(yes, x, z)\n b = Relu(w)\n t = Where(yes, u, u)\n c = Relu(t) }}",
+        f"{head} a = Relu(x)\n w = Where(yes, x, z)\n b = Relu(w)\n t = Where(yes, u, u)\n c = Relu(t) }}",
     )
 
 

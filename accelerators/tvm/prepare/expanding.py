@@ -93,7 +93,7 @@ def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
     if node.op in LOSSES and not node.domain:
         return with_classes_alone(call.subgraph, call.subgraph.inputs[read.index("x1")], node), read
     if node.op == "Attention" and not node.domain:
-        return with_rows_cleared_last(call.subgraph), read
+        return with_rows_cleared_last(call.subgraph, node), read
     return call.subgraph, read
 
 

@@ -205,6 +205,18 @@ def test_onnx_s_attention_is_a_kernel_with_a_mask_too(groups: int) -> None:
     assert (compiled(g).run(inputs)[0][:, :, 1] == 0).all()
 
 
+@pytest.mark.parametrize("length", [20, "S"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_onnx_s_attention_without_a_mask_clears_no_rows(length: int | str, causal: bool) -> None:
+    """Every query sees every key, of any length too, where no constant says so."""
+    given = [pt.variable(name, "float32", (2, 3, length, 16)) for name in "qkv"]
+    g = pt.Graph([pt.op("Attention", *given, is_causal=int(causal), opset=23)], given, opsets={"": 23})
+    model, inputs = pt.compile(g, "cpu", config={"CACHE_DIR": ""}), [normal(2, 3, 20, 16) for _ in given]
+    if not causal:
+        assert [kernel.schedule for kernel in model.kernels()] == ["attention"]
+    np.testing.assert_allclose(model(*inputs)[0], pt.compile(g, "reference")(*inputs)[0], 1e-5, 1e-5)
+
+
 def test_few_queries_of_wide_heads_take_no_code_for_each_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a head of 4,096 numbers took 18 seconds, and longer for wider ones."""
     monkeypatch.delattr("accelerators.tvm.kernels.attention.few_rows.FewRows.write")
