@@ -35,9 +35,9 @@ def fuse(graph: Graph, machine: Machine | None = None) -> Graph:
 
     Each kind takes what the kinds before it left; a new one gets its place in this order. On a GPU the largest
     and smallest numbers of rows are kernels by themselves: those that TVM makes of several ops know no infinities and no NaN.
-    Threads of a GPU that read the image of a convolution themselves compute what is before it; tensor cores get copies."""
+    Threads of a GPU that read the image of a convolution compute what is before it."""
     is_gpu = machine is not None and machine.is_gpu
-    normed = (NormedProperty,) if machine is not None and is_gpu and not machine.rounds_products else ()
+    normed = (NormedProperty,) if is_gpu else ()
     quantized = QuantizedProperty, PairProperty
     products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)

@@ -317,6 +317,9 @@ class _Block:
         return _FUNCTIONS[value.intrinsic.name](*inner)
 
     def choice(self, value: e.Choice) -> Any:
+        if value.condition.type.lanes > 1:
+            assert not value.guards, "lanes are computed together"
+            return np.where(*[self.value(part) for part in (value.condition, value.yes, value.no)])
         condition = np.broadcast_to(self.value(value.condition), (self.threads,))
         before, sides = self.mask, []
         for part, mask in ((value.yes, condition), (value.no, ~condition)):

@@ -164,7 +164,7 @@ class TensorAttention:
                 sums.totals[half], sums.largest[half] = 0.0, NOTHING
             feeds = keys, values
             self._begin(feeds, as_index(0), as_index(0))
-            self._end(feeds, as_index(0))
+            self._end(feeds, as_index(0), as_index(0))
             queries = self._queries(head, row, beside)
             with kernel.loop(self.steps, "step") as step:
                 self._step(feeds, queries, sums, head, step, (row, beside, lane))
@@ -189,7 +189,7 @@ class TensorAttention:
         self._mix(values, stage * values.side.size, powers, sums, lane)
         if not self.is_one_step and not all(feed.is_copied for feed in feeds):
             with kernel.when(step + 1 < self.steps):
-                self._end(feeds, after)
+                self._end(feeds, step + 1, after)
 
     # -- what is read --------------------------------------------------------------------------------------
 
@@ -199,9 +199,9 @@ class TensorAttention:
         if any(feed.is_copied for feed in feeds):
             self.kernel.do(close_copies())
 
-    def _end(self, feeds: tuple[Feed, Feed], stage: Value) -> None:
+    def _end(self, feeds: tuple[Feed, Feed], step: Value, stage: Value) -> None:
         for feed in feeds:
-            feed.end(stage * feed.side.size)
+            feed.end(step, stage * feed.side.size)
 
     def _keys(self, head: Head, thread: Value) -> TensorSide:
         """The right matrix of the scores: depth by keys."""

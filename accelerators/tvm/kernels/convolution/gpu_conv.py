@@ -56,10 +56,10 @@ USUAL_CHANNELS = 128
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
-    """A convolution with constant weights and what follows it, or one of a normed image where no tensor cores multiply; None for
-    any other body, and where each channel has a filter of its own, which is no product."""
+    """A convolution with constant weights and what follows it, of a value or of a normed image; None for any other body, and
+    where each channel has a filter of its own, which is no product."""
     size, root = bytes_on_tensor_cores(body, machine, "Conv"), next(node for node in body.ops if node.op == "Conv")
-    normed = None if size else NormedImage.of(root, Problem.of(body))
+    normed = NormedImage.of(root, Problem.of(body))
 
     def cut(image: Image) -> Layer | None:
         return None if image.outs == image.groups else Layer(image, best_tile(image, machine, size), normed)
@@ -206,7 +206,7 @@ class Layer:
                 None if is_multiple(columns, tile.columns) else as_index(columns) - block * tile.columns,
             )
             if isinstance(tile, TensorTile):
-                copied = self._copied_pixels(kernel, source, own, block, group, band)
+                fed = self._fed_pixels(kernel, source, own, block, group, band, writer.inputs)
                 weights = packed_tensor_side(tile, own, tile.rows, weight, first)
                 TensorProduct(kernel, tile, thread, weights, copied).write(steps, store, bounds)
             else:
@@ -240,12 +240,21 @@ class Layer:
 
         return Side(self.tile.columns, listed, lanes, number)
 
-    def _copied_pixels(self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band) -> TensorSide:
+    def _fed_pixels(
+        self, kernel: Kernel, source: Buffer, own: Value, block: Value, group: Value, band: Band, inputs: Sequence[Buffer]
+    ) -> TensorSide:
         """The same for tensor cores."""
-        lanes = widest_copy(source.element.bits // 8, self.image.pixels) if self._is_plain else 1
+        normed, lanes = self.normed, widest_copy(source.element.bits // 8, self.image.pixels) if self._is_plain else 1
+        lanes = lanes if normed is None else min(lanes, WIDTH)
         listed = spots(self.tile, own, self.tile.columns, lanes, turned=False)
         taps = self._taps(kernel, listed[0], block, group, band)
-        return TensorSide(source, self.tile.columns, self.tile.depth, listed, lanes, taps, turned=False)
+
+        def change(numbers: Value, read_from: Source) -> Value:
+            assert normed is not None
+            return normed.numbers(numbers, inputs, read_from.position[1])
+
+        side = TensorSide(source, self.tile.columns, self.tile.depth, listed, lanes, taps, turned=False)
+        return side if normed is None else attrs.evolve(side, change=change)
 
     @property
     def _is_plain(self) -> bool:

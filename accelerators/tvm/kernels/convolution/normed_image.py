@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import attrs
 
+from accelerators.tvm.bodies.body import element_of
 from accelerators.tvm.kernels.language import Buffer, Operand, Value
 from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.functions import at_least
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import float32_shape
+from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.node import Node, NodeEntry
 
 
@@ -41,7 +42,8 @@ class NormedImage:
             nodes.append(node)
             operands += constants
             entry = next(read for read in node.reads if read not in constants)
-        if not all(_is_of_channels(operand, entry) for operand in operands):
+        is_stored_alike = element_of(entry) == element_of(root.reads[0])
+        if not is_stored_alike or not all(_is_of_channels(operand, entry) for operand in operands):
             return None
         shift, scale = (problem.positions[operand] for operand in operands)
         return cls(entry, scale, shift, frozenset(nodes))
@@ -69,7 +71,7 @@ def scales_channels(node: Node) -> bool:
 
 def reads_single_pixels(node: Node) -> bool:
     """Is it a convolution of one tap by a constant that sees all channels?"""
-    weight = float32_shape(node.inputs[1]) if node.op == "Conv" and not node.domain else None
+    weight = real_shape(node.inputs[1]) if node.op == "Conv" and not node.domain else None
     return weight is not None and weight[2:] == (1,) * len(weight[2:]) and int(node.attrs.get("group", 1)) == 1
 
 
@@ -83,7 +85,7 @@ def _joins_channels(node: Node, op: str) -> bool:
 
 def _is_of_channels(entry: NodeEntry, image: NodeEntry) -> bool:
     """Has it a number for each of several channels of the image?"""
-    own, shape = float32_shape(entry), float32_shape(image)
+    own, shape = real_shape(entry), real_shape(image)
     if own is None or shape is None or len(shape) < 3 or shape[1] == 1:
         return False
     return folded(own, shape, [(0, 1), (1, 2), (2, len(shape))]) == (1, shape[1], 1)

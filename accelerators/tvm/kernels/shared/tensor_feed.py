@@ -1,7 +1,7 @@
 """How the operands of tensor cores get from memory to shared memory, and from there to the registers of a warp.
 
 Where neighbours stand together in memory they are copied without the threads, while these multiply. Else each thread reads single
-numbers before it multiplies, and writes them after that."""
+numbers before it multiplies, and writes them after that; so it does with neighbours that become other numbers in between."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from accelerators.tvm.kernels.language.tensor_cores import (
 )
 from accelerators.tvm.kernels.language.values import as_index, constant
 from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
+from accelerators.tvm.kernels.shared.numbers import computed_as
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import is_multiple
@@ -70,6 +71,8 @@ class TensorSide:
     """Are the numbers in memory rounded as the instruction takes them?"""
     fill: int = 0
     """What stands for numbers beside the matrix."""
+    change: Callable[[Value, Source], Value] | None = None
+    """What becomes of the numbers of a spot, as they are computed with, before they are multiplied; None: nothing does."""
 
     @property
     def bytes(self) -> int:
@@ -79,7 +82,7 @@ class TensorSide:
     @property
     def is_copied(self) -> bool:
         """Are the numbers of a spot copied without the threads?"""
-        return self.lanes * self.bytes in COPIES
+        return self.change is None and self.lanes * self.bytes in COPIES
 
     @property
     def pitch(self) -> int:
@@ -104,7 +107,7 @@ class Feed:
         self.kernel, self.side = kernel, side
         self.bits = BITS[side.buffer.element.bits]
         self.memory = kernel.shared(name, self.bits, (steps * side.size,))
-        self.read = None if side.is_copied else kernel.stack(f"next_{name}", self.bits, (len(side.spots),))
+        self.read = None if side.is_copied else kernel.registers(f"next_{name}", self.bits, (len(side.spots),), side.lanes)
 
     @property
     def is_copied(self) -> bool:
@@ -112,7 +115,7 @@ class Feed:
         return self.side.is_copied
 
     def begin(self, step: Value, first: Operand) -> None:
-        """Fetch a step: copies begin to where `first` is in shared memory, single numbers are read."""
+        """Fetch a step: copies begin to where `first` is in shared memory, what threads write is read."""
         for i, spot in enumerate(self.side.spots):
             with self._owned(spot):
                 source = self.side.source(step, spot)
@@ -121,12 +124,15 @@ class Feed:
                 else:
                     self.read[i] = self._bits(source)
 
-    def end(self, first: Operand) -> None:
-        """Write what was read number by number."""
+    def end(self, step: Value, first: Operand) -> None:
+        """Write what was read of a step."""
         for i, spot in enumerate(self.side.spots if self.read is not None else ()):
             with self._owned(spot):
                 assert self.read is not None
-                self.memory[first + self.side.at(spot.k, spot.at)] = self.read[i]
+                bits, change = self.read[i], self.side.change
+                if change is not None:
+                    bits = self._changed(bits, change, self.side.source(step, spot))
+                self.memory[first + self.side.at(spot.k, spot.at)] = bits
 
     def load(self, into: Buffer, at: int, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool) -> None:
         """16 rows or columns of 32 bytes each, as four matrices, to four words from `at` on. Those of a left operand are numbered
@@ -166,9 +172,17 @@ class Feed:
         self.kernel.do(COPIES[size](self.memory[position], self.side.buffer[source.position], taken))
 
     def _bits(self, source: Source) -> Value:
-        """A single number's bits."""
-        bits = self.side.buffer[source.position].bits_as(self.bits)
-        return bits if source.is_inside is None else if_inside(source.is_inside, bits, constant(self.side.fill, self.bits))
+        """The bits of a spot's numbers."""
+        return self._or_fill(self.side.buffer.vector(self.side.lanes, *source.position).bits_as(self.bits), source)
+
+    def _changed(self, bits: Value, change: Callable[[Value, Source], Value], source: Source) -> Value:
+        """The bits of what becomes of a spot's numbers."""
+        element = self.side.buffer.element
+        numbers = change(bits.bits_as(element).cast(computed_as(element)), source)
+        return self._or_fill(numbers.cast(element).bits_as(self.bits), source)
+
+    def _or_fill(self, bits: Value, source: Source) -> Value:
+        return bits if source.is_inside is None else if_inside(source.is_inside, bits, self.side.fill)
 
     def _owned(self, spot: Spot) -> ExitStack:
         stack = ExitStack()

@@ -50,10 +50,10 @@ class TensorProduct:
             if is_open:
                 with kernel.when(as_index(stage) < steps):
                     self._begin(as_index(stage), as_index(stage))
-                    self._end(as_index(stage))
+                    self._end(as_index(stage), as_index(stage))
             elif stage < steps:
                 self._begin(as_index(stage), as_index(stage))
-                self._end(as_index(stage))
+                self._end(as_index(stage), as_index(stage))
             self._close()
         with kernel.loop(steps, "step") as step:
             if self.has_copies:
@@ -66,19 +66,22 @@ class TensorProduct:
             self._multiply(step % self.tile.stages)
             if (is_open or steps > ahead) and not (self.left.is_copied and self.right.is_copied):
                 with kernel.when(step + ahead < steps):
-                    self._end((step + ahead) % self.tile.stages)
+                    self._end(step + ahead, (step + ahead) % self.tile.stages)
         get, put = self.sums.__getitem__, self.sums.__setitem__
         sums = Sums(kernel, self.tile, self.slice, self.own, get, put, self.tile.sums, self.sums.element)
         sums.store(self._lines(), store, bounds)
 
     def _begin(self, step: Value, stage: Value) -> None:
-        own_step = step * self.tile.slices + self.slice if self.tile.slices > 1 else step
         for feed in (self.left, self.right):
-            feed.begin(own_step, self._first(feed, stage))
+            feed.begin(self._own_step(step), self._first(feed, stage))
 
-    def _end(self, stage: Value) -> None:
+    def _end(self, step: Value, stage: Value) -> None:
         for feed in (self.left, self.right):
-            feed.end(self._first(feed, stage))
+            feed.end(self._own_step(step), self._first(feed, stage))
+
+    def _own_step(self, step: Value) -> Value:
+        """The number of the slice's step among those of all slices."""
+        return step * self.tile.slices + self.slice if self.tile.slices > 1 else step
 
     def _close(self) -> None:
         if self.has_copies:

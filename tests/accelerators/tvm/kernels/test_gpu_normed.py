@@ -1,13 +1,33 @@
-"""Convolutions on GPUs that compute the norm and the activation before them as they read: on OpenCL drivers."""
+"""Convolutions on GPUs that compute the norm and the activation before them as they read: on OpenCL drivers, and by tensor cores
+as the manual has them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import partita as pt
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.kernels.catalogue import draft_kernel
+from accelerators.tvm.kernels.convolution import gpu_conv
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from accelerators.tvm.machine.machine import gpu_machine
+from graph.types import Array, numpy_dtype
+from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
+from tests.accelerators.tvm.kernels.test_tensor_cores import (
+    EXAMPLES,
+    STEADY,
+    any_cut,
+    matches,
+    numbers,
+    sizes_of_numbers,
+)
+from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
 from tests.accelerators.tvm.running import compiled, normals, schedules
 
 pytest.importorskip("tvm")
@@ -49,7 +69,62 @@ def test_other_convolutions_get_a_normed_image(words: dict[str, Any]) -> None:
     assert len(compiled(pt.apply_pass(layer(5, (4, 4), **words), "InferShape"), "cuda", ARCH="sm_80").kernels()) == 2
 
 
-@pytest.mark.parametrize("precision", ["f16", "tf32"])
-def test_tensor_cores_get_copies_of_a_normed_image(precision: str) -> None:
+def small_numbers(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
+    """Whole numbers whose products and sums by a few others all these element types have, TF32 among them."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(numpy_dtype(dtype))
+
+
+def normed_layer(dtype: str, sizes: tuple[int, ...], outs: int, stride: int = 1, pad: int = 0) -> pt.Node:
+    """A convolution of one tap, whose image is normed, and padded by zeros after that."""
+    channels, (_, _, *pixels) = sizes[1], sizes
+    factors = [pt.constant(small_numbers(seed, (1, channels, *[1] * len(pixels)), dtype)) for seed in (1, 2)]
+    image = pt.op("Mul", pt.variable("x", dtype, sizes), factors[0])
+    normed = pt.op("Relu", pt.op("Add", image, factors[1]))
+    weight, bias = (pt.constant(numbers(*shape, dtype=dtype)) for shape in ((outs, channels, *[1] * len(pixels)), (outs,)))
+    convolved = pt.op("Conv", normed, weight, bias, strides=[stride] * len(pixels), pads=[pad] * 2 * len(pixels))
+    return pt.op("LeakyRelu", convolved)
+
+
+@sizes_of_numbers
+@EXAMPLES
+@given(st.data())
+def test_norms_before_convolutions_of_any_cut_on_tensor_cores(size: int, data: st.DataObject) -> None:
+    """In numpy, by the PTX manual: pixels that are read by four and by two, and one by one; rests of all sizes."""
+    dtype, tile = any_cut(size, STEADY, data)
+    few = lambda *options: data.draw(st.sampled_from(options))  # noqa: E731
+    sizes = few(1, 2), few(3, 16, 33), *few((4, 4), (3, 6), (5, 7), (9,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_conv, "best_tile", lambda image, machine, size: tile)
+        node = normed_layer(dtype, sizes, few(2, 17), few(1, 1, 2), few(0, 0, 1))
+        matches(node, "gpu_convolution_on_tensor_cores", small_numbers(3, sizes, dtype))
+
+
+def test_tensor_cores_without_barriers_are_seen() -> None:
+    """The threads write what other threads multiply."""
+    graph = pt.apply_pass(pt.Graph([normed_layer("float16", (1, 40, 4, 8), 24)]), "InferShape")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_conv, "best_tile", lambda image, machine, size: TensorTile(32, 32, 16, 16, 16, 1, 2))
+        draft = draft_kernel(body := make_body(graph), gpu_machine("sm_80"))
+    assert draft is not None and draft.kernel is not None
+    held = [small_numbers(3, (1, 40, 4, 8), "float16"), *body.weights]
+    given = [draft.packs[i](array) if i in draft.packs else array for i, array in enumerate(held)]
+    run(draft.kernel, given)
+    with pytest.raises(Hazard):
+        run(without_barriers(draft.kernel), given)
+
+
+@pytest.mark.parametrize("precision", ["f16", "bf16", "tf32"])
+def test_a_norm_before_a_convolution_takes_no_launch_on_tensor_cores(precision: str) -> None:
     names = schedules(compiled(pt.apply_pass(layer(16, (4, 4)), "InferShape"), "cuda", ARCH="sm_80", PRECISION=precision))
-    assert "gpu_convolution_on_tensor_cores" in names and len(names) > 1
+    assert [name for name in names if name.startswith("gpu")] == ["gpu_convolution_on_tensor_cores"]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
+    """A layer of DenseNet-121."""
+    graph = pt.apply_pass(pt.Graph([normed_layer(dtype, (1, 256, 28, 28), 128)], opsets={"": 22}), "InferShape")
+    (kernel,) = compiled(graph, "cuda", ARCH="sm_80", PRECISION="tf32").kernels()
+    assert "mma.sync" in kernel.assembly
+    for arch in ("sm_80", "sm_90", "sm_100"):
+        check_nothing_is_spilled(kernel.assembly, arch, tmp_path)
