@@ -339,7 +339,7 @@ def _numbers(kind: str, words: Array) -> Array:
     return words.view(numpy_dtype({"f16": "float16", "bf16": "bfloat16"}[kind])).astype("float32")
 
 
-_BYTES: Mapping[str, tuple[str, str]] = {"u8s8": ("u8", "s8")}
+_BYTES: Mapping[str, tuple[str, str]] = {left + right: (left, right) for left in ("u8", "s8") for right in ("u8", "s8")}
 """The types of the left and of the right matrix in products of bytes."""
 
 

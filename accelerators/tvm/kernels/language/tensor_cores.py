@@ -94,11 +94,17 @@ def _multiplying(short: str, form: _Form) -> Intrinsic:
     )
 
 
+_BYTES = {uint8: "u8", int8: "s8"}
+"""What PTX calls bytes."""
+
 MULTIPLY = {
     (float16, float16): _multiplying("f16", _Form("f16", "f16", 16)),
     (bfloat16, bfloat16): _multiplying("bf16", _Form("bf16", "bf16", 16)),
     (float32, float32): _multiplying("tf32", _Form("tf32", "tf32", 8)),
-    (uint8, int8): _multiplying("u8s8", _Form("u8", "s8", 32, int32)),
+    **{
+        (left, right): _multiplying(_BYTES[left] + _BYTES[right], _Form(_BYTES[left], _BYTES[right], 32, int32))
+        for left in _BYTES for right in _BYTES
+    },
 }
 """The instruction for products of the left matrix's element type and the right one's: mma.sync m16n8k16, m16n8k8 for float32
 rounded to TF32, and m16n8k32 for bytes, whose sums are whole numbers."""
@@ -106,7 +112,7 @@ rounded to TF32, and m16n8k32 for bytes, whose sums are whole numbers."""
 
 def sums_of(left: Element) -> Element:
     """The element type of the sums of products by numbers of this type."""
-    return int32 if left is uint8 else float32
+    return int32 if left.bits == 8 else float32
 
 
 def _loading(types: Sequence[Type]) -> Type | None:

@@ -19,7 +19,7 @@ from accelerators.tvm.kernels.shared.operands import TwoSided
 from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.viewed_sides import viewed_side
+from accelerators.tvm.kernels.shared.viewed_sides import both_sides
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent, is_multiple
 
@@ -47,21 +47,12 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
 def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, int, int]) -> None:
     """A block for each tile of each head. Of rows, of columns and of the depth there may be any number."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
-    deep = tile.slices * tile.depth
-    blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, deep)
+    blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
-    covered = [_covered(size, each) for size, each in ((depth, deep), (rows, tile.rows), (columns, tile.columns))]
     with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
         head, own = heads.head(number), own_thread(tile, thread)
         top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
-        left = viewed_side(
-            heads.read(match.left), head, tile, own, tile.rows, (depth, rows), (covered[0], covered[1]),
-            lambda step, spot: (step * tile.depth + spot.k, top + spot.at), is_left=True,
-        )
-        right = viewed_side(
-            heads.read(match.right), head, tile, own, tile.columns, (depth, columns), (covered[0], covered[2]),
-            lambda step, spot: (step * tile.depth + spot.k, first + spot.at),
-        )
+        sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
         finished = heads.chain(match.chain, match.root[0], wanted, match.left.factor * match.right.factor, rows, columns)
 
         def store(total: Value, row: Value, column: Value) -> None:
@@ -72,9 +63,4 @@ def _write(match: TwoSided, heads: Heads, tile: TensorTile, sizes: tuple[int, in
             None if is_multiple(rows, tile.rows) else as_index(rows) - top,
             None if is_multiple(columns, tile.columns) else as_index(columns) - first,
         )
-        TensorProduct(kernel, tile, thread, left, right).write(steps, store, bounds)
-
-
-def _covered(size: int, each: int) -> int | None:
-    """So many rows, columns or products as whole parts have; None where that follows from a size of the call."""
-    return None if isinstance(size, Extent) else -(-size // each) * each
+        TensorProduct(kernel, tile, thread, *sides).write(steps, store, bounds)

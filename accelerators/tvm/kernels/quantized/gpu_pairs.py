@@ -1,7 +1,7 @@
 """Products of two matrices that are both quantized values, or many such products at once, on a GPU, and what follows them.
 
-Bytes become whole numbers of 32 bits, less their zero point, when they are read, so that sums are exact. Reshapes and transposes
-before and after are ways to read and write, as in `pairs.py`."""
+Tensor cores multiply bytes as they stand. Else these become whole numbers of 32 bits, less their zero point, when they are read.
+Sums are exact either way. Reshapes and transposes before and after are ways to read and write, as in `pairs.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
 from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
 from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.viewed_sides import neighbours
+from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from accelerators.tvm.kernels.shared.viewed_sides import both_sides, neighbours
+from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 
@@ -30,14 +34,23 @@ def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
     depth = shape_of(match.left.value)[-1]
     if any(isinstance(size, Extent) for size in (*batch, rows, columns, depth)):
         return None
-    heads, listed = Heads.of(body, "quantized_pair", tuple(batch)), list(tiles(machine.gpu))
-    work = Work(rows, columns, depth, heads.count, 1)
-    tile = choose("tile", listed, ranking(listed, lambda tile: demand(tile, work), machine.gpu))
+    heads = Heads.of(body, "quantized_pair", tuple(batch))
+    elements = [heads.read(side).buffer.element for side in match.operands]
+    tile = _best_tile(Work(rows, columns, depth, heads.count, 1), machine.gpu, has_tensor_cores(machine, *elements))
     _write(match, heads, tile, (rows, columns, depth))
-    return heads.problem.draft(heads.kernel, "gpu_quantized_pair")
+    return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
 
 
-def _write(match: PairProduct, heads: Heads, tile: BlockTile, sizes: tuple[int, int, int]) -> None:
+def _best_tile(work: Work, gpu: Gpu, is_on_tensor_cores: bool) -> BlockTile | TensorTile:
+    """The cut that takes the fewest cycles."""
+    if is_on_tensor_cores:
+        tensor = list(tensor_tiles(gpu, 1))
+        return choose("tile", tensor, ranking(tensor, lambda tile: tensor_demand(tile, work), gpu))
+    single = list(tiles(gpu))
+    return choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu))
+
+
+def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes: tuple[int, int, int]) -> None:
     """A block for each tile of each head."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
     blocks, bands = -(-columns // tile.columns), -(-rows // tile.rows)
@@ -47,10 +60,10 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile, sizes: tuple[int, 
         head, own = heads.head(number), own_thread(tile, thread)
         top, first = kernel.name_value("top", band * tile.rows), kernel.name_value("first", block * tile.columns)
         points = _point(match, heads, is_left=True), _point(match, heads, is_left=False)
-        left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
-        right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
+        both = None if points[0] is None or points[1] is None else points[0] * points[1] * depth
 
         def store(total: Value, row: Value, column: Value) -> None:
+            total = total + both if both is not None and isinstance(tile, TensorTile) else total
             value, at = total if scale is None else total.cast(float32) * scale, (top + row, first + column)
             write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
 
@@ -58,7 +71,13 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile, sizes: tuple[int, 
             None if rows % tile.rows == 0 else as_index(rows) - top,
             None if columns % tile.columns == 0 else as_index(columns) - first,
         )
-        Product(kernel, tile, thread, left, right, int32).write(tile.steps(depth), store, bounds)
+        if isinstance(tile, TensorTile):
+            tensor_sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
+            TensorProduct(kernel, tile, thread, *tensor_sides, points).write(tile.steps(depth), store, bounds)
+        else:
+            left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
+            right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
+            Product(kernel, tile, thread, left, right, int32).write(tile.steps(depth), store, bounds)
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:

@@ -19,6 +19,7 @@ from accelerators.tvm.kernels.language.tensor_cores import (
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.gpu_product import own_thread
 from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums
+from accelerators.tvm.kernels.shared.point_sums import Points, PointSums
 from accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 
@@ -26,7 +27,10 @@ from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 class TensorProduct:
     """Writes the loops of one tile."""
 
-    def __init__(self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide) -> None:
+    def __init__(
+        self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide, points: Points = (None, None)
+    ) -> None:
+        """Of bytes the zero points may be given: what is stored is less them, but for the depth times both."""
         self.kernel, self.tile = kernel, tile
         self.multiply = MULTIPLY[left.buffer.element, right.buffer.element]
         self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
@@ -38,6 +42,8 @@ class TensorProduct:
         self.right = Feed(kernel, "right", right, tile.stages * tile.slices)
         self.has_copies = self.left.is_copied or self.right.is_copied
         self.sums = kernel.stack("sums", sums_of(left.buffer.element), (tile.sums,))
+        has_points = any(point is not None for point in points)
+        self.points = PointSums(kernel, tile, self.multiply, points) if has_points else None
 
     def write(self, steps: Operand, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
         """All of it: so many steps, which may be known only while running, then each sum is stored at its row and column of the
@@ -67,6 +73,9 @@ class TensorProduct:
             if (is_open or steps > ahead) and not (self.left.is_copied and self.right.is_copied):
                 with kernel.when(step + ahead < steps):
                     self._end(step + ahead, (step + ahead) % self.tile.stages)
+        if self.points is not None:
+            for number in range(self.tile.sums):
+                self.sums[number] = self.points.without(number, self.sums[number])
         get, put = self.sums.__getitem__, self.sums.__setitem__
         sums = Sums(kernel, self.tile, self.slice, self.own, get, put, self.tile.sums, self.sums.element)
         sums.store(self._lines(), store, bounds)
@@ -107,6 +116,8 @@ class TensorProduct:
             for i in range(high):
                 for j in range(wide):
                     kernel.do(self.multiply(self.sums[4 * (i * wide + j)], left[4 * i], right[2 * j]))
+            if self.points is not None:
+                self.points.add(left, right)
 
     def _lines(self) -> list[Line]:
         """Where each of the thread's sums stands in the tile: rows g and g + 8 and two neighbouring columns of each product."""

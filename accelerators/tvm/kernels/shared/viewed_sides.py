@@ -1,4 +1,4 @@
-"""Matrices of several heads as operands of tensor cores: they are copied from where they stand, whichever way they lie."""
+"""Matrices of several heads as operands of tensor cores: they are read from where they stand, whichever way they lie."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ from accelerators.tvm.kernels.language import Operand, Value, all_of
 from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
 from accelerators.tvm.kernels.shared.gpu_sums import Tile
-from accelerators.tvm.kernels.shared.heads import Head, View
+from accelerators.tvm.kernels.shared.heads import Head, Heads, View
+from accelerators.tvm.kernels.shared.operands import TwoSided
 from accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide, widest_copy
+from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from accelerators.tvm.sizes.extent import Extent
 
 PositionOf = Callable[[Value, Spot], tuple[Operand, Operand]]
 """Where a spot of a step is in the matrix: its position along the depth, and along the rows or columns."""
+
+
+def both_sides(
+    match: TwoSided,
+    heads: Heads,
+    head: Head,
+    tile: TensorTile,
+    own: Value,
+    corner: tuple[Value, Value],
+    sizes: tuple[int, int, int],
+) -> tuple[TensorSide, TensorSide]:
+    """A head's two matrices, as a tile reads them whose first row and column are the corner. The sizes are the rows, the columns
+    and the depth, of each of which there may be any number."""
+    (top, first), (rows, columns, depth) = corner, sizes
+    deep = covered_by(depth, tile.slices * tile.depth)
+    left = viewed_side(
+        heads.read(match.left), head, tile, own, tile.rows, (depth, rows), (deep, covered_by(rows, tile.rows)),
+        lambda step, spot: (step * tile.depth + spot.k, top + spot.at), is_left=True,
+    )
+    right = viewed_side(
+        heads.read(match.right), head, tile, own, tile.columns, (depth, columns), (deep, covered_by(columns, tile.columns)),
+        lambda step, spot: (step * tile.depth + spot.k, first + spot.at),
+    )
+    return left, right
+
+
+def covered_by(size: int, each: int) -> int | None:
+    """So many rows, columns or products as whole parts have; None where that follows from a size of the call."""
+    return None if isinstance(size, Extent) else -(-size // each) * each
 
 
 def viewed_side(
@@ -28,10 +60,12 @@ def viewed_side(
 ) -> TensorSide:
     """A head's matrix, of which a step has `extent` rows or columns of the tile's depth. `sizes` are its depth and the number of
     its rows or columns; all steps of all tiles cover so many of both, which is None where any number is, and what is beyond the
-    matrix counts as zero."""
+    matrix counts as zero. In shared memory bytes stand along the depth; where they do not in memory they are read one by one."""
     deep, beside = (-1, -2) if is_left else (-2, -1)
-    turned = view.strides.steps[deep] == 1
-    lanes = neighbours(view, deep if turned else beside, sizes[0] if turned else sizes[1])
+    is_along, is_bytes = view.strides.steps[deep] == 1, view.buffer.element.bits == 8
+    axis, size = (deep, sizes[0]) if is_along else (beside, sizes[1])
+    lanes = neighbours(view, axis, size) if is_along or not is_bytes else 1
+    listed = spots(tile, own, extent, lanes, is_along)
 
     def source(step: Value, spot: Spot) -> Source:
         k, at = position_of(step, spot)
@@ -39,7 +73,7 @@ def viewed_side(
         position = view.at(head, at, k) if is_left else view.at(head, k, at)
         return Source((position,), all_of(tests) if tests else None)
 
-    return TensorSide(view.buffer, extent, tile.depth, spots(tile, own, extent, lanes, turned), lanes, source, turned)
+    return TensorSide(view.buffer, extent, tile.depth, listed, lanes, source, is_along or is_bytes)
 
 
 def neighbours(view: View, axis: int, size: int) -> int:
