@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from accelerators.tvm.kernels.attention.merging import merge_projections
 from accelerators.tvm.kernels.attention.selector import AttentionProperty
 from accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
@@ -38,7 +40,7 @@ def fuse(graph: Graph, machine: Machine | None = None) -> Graph:
     Threads of a GPU that read the image of a convolution compute what is before it."""
     is_gpu = machine is not None and machine.is_gpu
     normed = (NormedProperty,) if is_gpu else ()
-    quantized = QuantizedProperty, PairProperty
+    quantized = partial(QuantizedProperty, computes_operands=is_gpu), PairProperty
     products = BlockedProperty, *normed, ConvolutionProperty, MatrixProperty, PackedProperty, ProductProperty
     before, behind = (AttentionProperty, *quantized, *products), (ChainProperty, SingleProperty)
     properties = [*(kind() for kind in before), RowProperty(extremes=not is_gpu), *(kind() for kind in behind)]

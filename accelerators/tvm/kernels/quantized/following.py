@@ -12,14 +12,18 @@ from graph.node import Node, NodeEntry
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:
-    """The epilogue of a body whose results are pixels by channels; None if one of the other ops is more than that.
+    """The epilogue of a body whose results are pixels by channels; None if one of the other ops is more than that. Some of these
+    may compute a number for each channel, or for all, which is computed anew for each result.
 
     `start` computes the root's number from the sum and the root's inputs, of which those at `beside` have these shapes."""
     shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)
     groups = [(0, len(shape) - 1), (len(shape) - 1, len(shape))]
     others = [node for node in body.ops if node is not root]
     formulas = {node: formula(node, version) for node in others}
-    if None in formulas.values() or 0 in shape or any(shape_of(entry) != shape for node in others for entry in node.outputs):
+    values = [entry for node in others for entry in node.outputs]
+    if None in formulas.values() or 0 in shape or any(folded(shape_of(entry), shape, groups) is None for entry in values):
+        return None
+    if any(shape_of(entry) != shape for entry in body.graph.outputs):
         return None
     if any(node.value is not None and node.value.size != 1 for node in body.graph.nodes):
         return None

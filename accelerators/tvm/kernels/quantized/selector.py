@@ -8,7 +8,7 @@ from accelerators.tvm.kernels.shared.epilogue import folded
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from graph.graph import Graph
-from graph.node import Node
+from graph.node import Node, NodeEntry
 from partition.property import SubgraphProperty
 from partition.selector import SubgraphSelector
 
@@ -19,13 +19,21 @@ LONGEST = 24
 """The number of ops that may follow a product in its kernel."""
 
 
+OF_OPERANDS = frozenset("Add Cast Mul Sub".split())
+"""Ops on numbers for whole channels that a kernel computes anew for each result: scales and zero points, multiplied and added."""
+
+
 class QuantizedProperty(SubgraphProperty):
     """A product or a pool of quantized values, and the element-wise ops after it."""
 
     name = "quantized"
 
+    def __init__(self, computes_operands: bool = False) -> None:
+        """Does the kernel compute what it reads beside its sums too? On a GPU that costs less than a launch."""
+        self.computes_operands = computes_operands
+
     def create_subgraph_selector(self) -> SubgraphSelector:
-        return QuantizedSelector()
+        return QuantizedSelector(self.computes_operands)
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
         """Refuse a subgraph with many results, which is better as several kernels."""
@@ -33,9 +41,11 @@ class QuantizedProperty(SubgraphProperty):
 
 
 class QuantizedSelector(SubgraphSelector):
-    """From the root along the data flow, as long as shapes stay; against it where that leads back to the root."""
+    """From the root along the data flow, as long as shapes stay; against it where that leads back to the root, and to numbers of
+    whole channels where the kernel computes these too."""
 
-    def __init__(self) -> None:
+    def __init__(self, computes_operands: bool) -> None:
+        self.computes_operands = computes_operands
         self.root: Node | None = None
         self.whole: tuple[int, ...] = ()
         self.taken: set[Node] = set()
@@ -46,16 +56,21 @@ class QuantizedSelector(SubgraphSelector):
 
     def select_input(self, cur: Node, new: Node) -> bool:
         inside = any(entry.node in self.taken or entry.node is self.root for entry in new.reads)
-        return cur is not self.root and (inside or self._is_dequantize(new)) and self._fits(new)
+        if cur is self.root:
+            return False
+        return ((inside or self._is_dequantize(new)) and self._fits(new)) or (self.computes_operands and self._is_operand(new))
 
     def select_output(self, cur: Node, new: Node) -> bool:
-        return self._fits(new)
+        return self._has_shape(cur) and self._fits(new)
 
     def filter(self, graph: Graph, candidates: list[Node]) -> list[Node]:  # type: ignore[override]
-        """A value that others read stays integers: each of its readers dequantizes it for itself."""
-        kept = dict.fromkeys(candidates)
+        """A value that others read stays integers: each of its readers dequantizes it for itself. An operand that others read
+        is computed once, for all of them."""
+        kept, returned = dict.fromkeys(candidates), {entry.node for entry in graph.outputs}
         for node in reversed(candidates):
-            if is_dequantize(node) and not any(reader in kept for reader in graph.consumers(node)):
+            readers = [reader in kept for reader in graph.consumers(node)]
+            is_shared = not self._has_shape(node) and (node in returned or not all(readers))
+            if is_shared or (is_dequantize(node) and not any(readers)):
                 del kept[node]
         return list(kept)
 
@@ -66,12 +81,27 @@ class QuantizedSelector(SubgraphSelector):
         """A value that is added may be read as integers; what the root reads itself is read in one way only."""
         return is_dequantize(new) and self.root is not None and new.inputs[0] != self.root.inputs[0]
 
+    def _has_shape(self, node: Node) -> bool:
+        """Is there a number for each of the root's?"""
+        return any_shape(node[0]) == self.whole
+
+    def _is_operand(self, new: Node) -> bool:
+        """Is it a number for each channel, or a single one, that is computed of such?"""
+        return new.op in OF_OPERANDS and not self._has_shape(new) and self._is_spread(new[0]) and self._joins(new)
+
     def _fits(self, new: Node) -> bool:
-        if len(self.taken) == LONGEST or len(new.output_names) != 1 or any_shape(new[0]) != self.whole:
+        return self._has_shape(new) and self._joins(new)
+
+    def _joins(self, new: Node) -> bool:
+        if len(self.taken) == LONGEST or len(new.output_names) != 1:
             return False
-        groups = [(0, len(self.whole) - 1), (len(self.whole) - 1, len(self.whole))]
-        shapes = [any_shape(entry) for entry in new.reads]
-        if formula(new, LATEST) is None or any(size is None or folded(size, self.whole, groups) is None for size in shapes):
+        if formula(new, LATEST) is None or not all(self._is_spread(entry) for entry in new.reads):
             return False
         self.taken.add(new)
         return True
+
+    def _is_spread(self, entry: NodeEntry) -> bool:
+        """Has it a number for each result, for each channel or pixel, or one for all?"""
+        groups = [(0, len(self.whole) - 1), (len(self.whole) - 1, len(self.whole))]
+        shape = any_shape(entry)
+        return shape is not None and folded(shape, self.whole, groups) is not None

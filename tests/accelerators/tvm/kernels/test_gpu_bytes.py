@@ -152,3 +152,33 @@ def test_no_kernel_asks_whether_dequantized_numbers_are_nan() -> None:
     assert names[0] == names[1]
     np.testing.assert_array_equal(results[0][0], results[1][0])
     assert results[0][0].any()
+
+
+def dynamic_product(given: pt.Node, scale: pt.Node, outs: int) -> pt.Node:
+    """As onnxruntime's dynamic quantization writes it: the integers' sums times both scales, a bias and an activation."""
+    weights = pt.constant(integers(outs, (40, outs), "int8"))
+    sums = pt.op("MatMulInteger", given[0], weights, given[2], pt.constant(np.int8(0)))
+    scaled = pt.op("Mul", pt.op("Cast", sums, to=1), scale)
+    return pt.op("Relu", pt.op("Add", scaled, pt.constant(normals(outs)(outs))))
+
+
+def test_scales_and_zero_points_that_follow_from_numbers_take_no_launch() -> None:
+    """Scales of each column; the zero point times the columns' sums."""
+    x, data = pt.variable("x", "float32", (3, 7, 40)), normals(0)(3, 7, 40) + np.float32(0.5)
+    given = pt.op("DynamicQuantizeLinear", x, n_outputs=3)
+    scales = pt.op("Mul", given[1], pt.constant(np.random.default_rng(1).uniform(0.01, 0.02, 33).astype("f")))
+    graph = pt.Graph([dynamic_product(given, scales, 33)], [x])
+    (result,), names = results_of(graph, data)
+    assert names == ["gpu_dynamic_bytes", "gpu_quantized_product"]
+    np.testing.assert_allclose(result, pt.compile(graph, "cpu", config={"CACHE_DIR": ""})(data)[0], 1e-6, 1e-5)
+
+
+def test_a_scale_that_others_read_is_computed_once() -> None:
+    x, data = pt.variable("x", "float32", (5, 40)), normals(0)(5, 40)
+    given = pt.op("DynamicQuantizeLinear", x, n_outputs=3)
+    scale = pt.op("Mul", given[1], pt.constant(np.float32(0.015)))
+    graph = pt.Graph([dynamic_product(given, scale, 20), dynamic_product(given, scale, 33), scale], [x])
+    results, names = results_of(graph, data)
+    assert names.count("gpu_quantized_product") == 2 and len(names) == 4
+    for result, wanted in zip(results, pt.compile(graph, "cpu", config={"CACHE_DIR": ""})(data), strict=True):
+        np.testing.assert_allclose(result, wanted, 1e-6, 1e-5)
