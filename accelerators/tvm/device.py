@@ -117,8 +117,8 @@ class TvmAccelerator(Accelerator):
                 return "compiled for each size: whether values agree with stated sizes is looked at for fixed sizes alone"
             for ready in forms_for_any_size(transformed):
                 apart = fits_apart(graph, transformed, ready.inputs)
-                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph), *apart))
                 is_gpu = self.machine(config).is_gpu
+                ready = attrs.evolve(ready, conditions=(*ready.conditions, *whole_sums(ready.graph, is_gpu), *apart))
                 if is_gpu:
                     ready = attrs.evolve(ready, conditions=(*ready.conditions, *ready.filled, *enough_rows(ready.graph)))
                 try:

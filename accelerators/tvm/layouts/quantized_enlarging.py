@@ -141,7 +141,7 @@ class _Reading:
             tables = mixtures(node, walk.graph, image, shape)
             is_nearest = tables is not None and all((shares == np.array([1, 0])).all() for _, shares in tables)
             return None if tables is None else cls(is_nearest, tables, {})
-        times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] and not walk.is_for_gpu else None
+        times = whole_factors(node, image[2:], shape[2:]) if image[:2] == shape[:2] else None
         if times is None:
             return None
         is_centred = node.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"

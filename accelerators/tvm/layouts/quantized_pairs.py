@@ -8,13 +8,10 @@ from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
 from accelerators.tvm.kernels.shared.shapes import any_shape
 from accelerators.tvm.layouts.dividing import divide
 from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless, scaling_of
+from accelerators.tvm.layouts.scales import DEEPEST, Scaling, is_lossless, scaling_of
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node, NodeEntry, frozen_attrs
 from graph.types import TensorType
-
-DEEPEST = LARGEST_SUM // BYTE**2
-"""The number of products of two bytes that fit a sum of 32 bits."""
 
 BYTES = ("uint8", "int8")
 
@@ -24,7 +21,7 @@ SIGN = 128
 
 def pair(walk: Walk, node: Node) -> bool | None:
     """MatMul or Gemm: the product of the integers, times both scales; a bias is added to the numbers."""
-    if len(node.inputs) < 2 or not _is_taken(node.inputs[0], node.inputs[1]):
+    if len(node.inputs) < 2 or not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
     given = walk.dequantized(node.inputs[0]), _either(walk, node.inputs[1])
     if given[0] is None or given[1] is None or node.attrs.get("beta", 1.0) != 1.0:
@@ -52,7 +49,7 @@ def pair(walk: Walk, node: Node) -> bool | None:
 
 def whole_pair(walk: Walk, node: Node) -> bool | None:
     """MatMulInteger: the sums themselves, where both zero points are known."""
-    if not _is_taken(node.inputs[0], node.inputs[1]):
+    if not _is_taken(walk, node.inputs[0], node.inputs[1]):
         return None
     points = [0, 0]
     for i, entry in enumerate(node.inputs[2:]):
@@ -68,16 +65,19 @@ def whole_pair(walk: Walk, node: Node) -> bool | None:
     return True
 
 
-def _is_taken(left: NodeEntry | None, right: NodeEntry | None) -> bool:
-    """Are both matrices, or several, of known rows and columns, and the sums not longer than 32 bits hold?
+def _is_taken(walk: Walk, left: NodeEntry | None, right: NodeEntry | None) -> bool:
+    """Are both matrices, or several, of rows and columns that a kernel takes, and the sums not longer than 32 bits hold?
+    GPUs have kernels for any number of both.
 
     A constant of one number is no matrix: a kernel has it in its text."""
     if any(entry is not None and entry.node.value is not None and entry.node.value.size == 1 for entry in (left, right)):
         return False
     shapes = [any_shape(entry) for entry in (left, right)]
-    are_known = [shape is not None and not any(isinstance(size, Extent) for size in shape[-2:]) for shape in shapes]
-    is_matrix = all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes)
-    return is_matrix and all(are_known) and shapes[0][-1] <= DEEPEST  # type: ignore[index]
+    if not all(shape is not None and len(shape) > 1 and 0 not in shape for shape in shapes):
+        return False
+    is_any = any(isinstance(size, Extent) for shape in shapes for size in (shape or ())[-2:])
+    depth = (shapes[0] or (0,))[-1]
+    return (walk.is_for_gpu or not is_any) and (isinstance(depth, Extent) or depth <= DEEPEST)
 
 
 def _product(walk: Walk, node: Node, inputs: tuple[NodeEntry | None, ...], left: int, right: int) -> Node:

@@ -25,6 +25,9 @@ BYTE = 255
 LARGEST_SUM = 2**31 - 1
 """The largest sum that 32 bits hold."""
 
+DEEPEST = LARGEST_SUM // BYTE**2
+"""The number of products of two bytes that fit such a sum."""
+
 
 def is_lossless(*scales: Array) -> bool:
     """Is a whole number times each of these scales what it is one by one: no overflow, and hardly any rounding?"""

@@ -1,18 +1,32 @@
-"""Means of quantized images as a whole: their kernels add up integers of 32 bits."""
+"""Sums of quantized values that are as many as sizes say: kernels add up integers of 32 bits."""
 
 from __future__ import annotations
 
 import math
 
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
-from accelerators.tvm.sizes.extent import Extent, sizes_of
+from accelerators.tvm.layouts.scales import BYTE, DEEPEST, LARGEST_SUM
+from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from graph.graph import Graph
+from graph.node import Node
+
+INTEGERS = frozenset(("DequantizeLinear", "MatMulInteger"))
+"""A graph without any of these has no quantized values."""
+
+PRODUCTS = frozenset(("MatMul", "MatMulInteger", "Gemm"))
 
 
-def whole_sums(graph: Graph) -> tuple[Extent, ...]:
-    """What is no less than zero where the sums of all images' bytes fit; nothing where no value is quantized. Linear."""
-    if all(node.op != "DequantizeLinear" for node in graph.nodes):
+def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:
+    """What is no less than zero where the sums of all images' bytes fit, and on a GPU, which has kernels for any number of them,
+    those of products of two values; nothing where no value is quantized. Linear."""
+    if all(node.op not in INTEGERS for node in graph.nodes):
         return ()
     pools = [sizes_of(node.reads[0].type) or () for node in graph.nodes if node.op == "GlobalAveragePool"]
-    rooms = dict.fromkeys(LARGEST_SUM // BYTE - math.prod(sizes[2:]) for sizes in pools)
-    return tuple([room for room in rooms if isinstance(room, Extent)])
+    depths = [_depth(node) for node in graph.nodes if node.op in PRODUCTS and is_for_gpu]
+    rooms = [*(LARGEST_SUM // BYTE - math.prod(sizes[2:]) for sizes in pools), *(DEEPEST - depth for depth in depths)]
+    return tuple([room for room in dict.fromkeys(rooms) if isinstance(room, Extent)])
+
+
+def _depth(node: Node) -> Size:
+    """The number of products of each sum; 0 where it is not known."""
+    sizes = sizes_of(node.reads[0].type) or (0,)
+    return sizes[0 if node.attrs.get("transA", 0) else -1]

@@ -1,4 +1,4 @@
-"""Processors other than this one."""
+"""Processors other than this one, and a driver of OpenCL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import attrs
 import pytest
 
+from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.machine.machine import Machine, hidden_features, host_cpu
 
 
@@ -44,3 +45,14 @@ def processor(request: pytest.FixtureRequest) -> Machine:
         pytest.skip("names x86 processors")
     arch, width, registers = request.param
     return Machine("cpu", arch, 1, width, registers)
+
+
+@pytest.fixture(scope="session")
+def opencl() -> None:
+    """A driver of OpenCL; without one the test is skipped."""
+    from accelerators.tvm.run import opencl_driver
+
+    try:
+        opencl_driver.drivers()
+    except AcceleratorUnavailable as unavailable:
+        pytest.skip(f"no OpenCL here: {unavailable.cause}")

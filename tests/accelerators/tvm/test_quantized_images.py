@@ -109,8 +109,8 @@ def test_resizes_of_images_of_any_size_read_bytes() -> None:
     assert schedules.count("mixed integers") == schedules.count("resized integers") == 1
 
 
-def rooms(graph: pt.Graph) -> tuple[Any, ...]:
-    return whole_sums(sized(pt.apply_pass(graph, "InferShape")).graph)
+def rooms(graph: pt.Graph, is_for_gpu: bool = False) -> tuple[Any, ...]:
+    return whole_sums(sized(pt.apply_pass(graph, "InferShape")).graph, is_for_gpu)
 
 
 def test_means_of_images_whose_sums_have_no_room() -> None:
@@ -119,3 +119,12 @@ def test_means_of_images_whose_sums_have_no_room() -> None:
     (room,) = rooms(pt.Graph([mean(quantized(image))], [image]))
     assert room.at({"s1": 2048, "s2": 4096}) >= 0 > room.at({"s1": 4096, "s2": 4096})
     assert rooms(pt.Graph([pt.op("GlobalAveragePool", image)], [image])) == ()
+
+
+def test_products_of_two_values_whose_sums_have_no_room() -> None:
+    """A GPU multiplies bytes of any number of keys, as many as the sum of 32 bits holds."""
+    x = pt.variable("x", "float32", ("S", 8))
+    graph = pt.Graph([pt.op("MatMul", quantized(pt.op("Transpose", x)), quantized(x))], [x])
+    (room,) = rooms(graph, is_for_gpu=True)
+    assert room.at({"s0": 33_025}) >= 0 > room.at({"s0": 33_026})
+    assert rooms(graph) == ()

@@ -30,7 +30,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_pixels
 from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.kernels.shared.tensor_feed import (
@@ -47,12 +47,6 @@ from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import is_multiple
 from graph.types import Array
-
-USUAL_PIXELS = 28 * 28
-"""So many pixels an image usually has"""
-
-USUAL_CHANNELS = 128
-"""of so many channels; one of half of them has four times the pixels."""
 
 
 def gpu_convolution(body: Body, machine: Machine) -> Draft | None:
@@ -93,9 +87,7 @@ def _works(image: Image, size: int, kinds: int) -> list[Work]:
     if not image.is_any:
         stored = image.batch * image.channels * math.prod(image.sizes)
         return [Work(outs, image.batch * image.pixels, depth, parts, size, stored + weights)]
-    usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(image.channels, image.outs) ** 2
-    pixels = min(max(usual, 7 * 7), 224 * 224)
-    counts = [pixels // 4, pixels, 4 * pixels, 16 * pixels]
+    counts = usual_pixels(image.channels, image.outs)
     return [Work(outs, columns, depth, parts, size, columns * image.channels + weights) for columns in counts]
 
 
@@ -208,7 +200,7 @@ class Layer:
             if isinstance(tile, TensorTile):
                 fed = self._fed_pixels(kernel, source, own, block, group, band, writer.inputs)
                 weights = packed_tensor_side(tile, own, tile.rows, weight, first)
-                TensorProduct(kernel, tile, thread, weights, copied).write(steps, store, bounds)
+                TensorProduct(kernel, tile, thread, weights, fed).write(steps, store, bounds)
             else:
                 pixels = self._pixels(kernel, source, own, block, group, band, writer.inputs)
                 weights_side = packed_side(tile, own, tile.rows, weight, first)

@@ -12,7 +12,7 @@ from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.gpu_cost import ranking
 from accelerators.tvm.kernels.shared.gpu_product import own_thread
-from accelerators.tvm.kernels.shared.gpu_tile import Work
+from accelerators.tvm.kernels.shared.gpu_tile import usual_work
 from accelerators.tvm.kernels.shared.heads import Heads, found_in
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import TwoSided
@@ -21,10 +21,7 @@ from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
 from accelerators.tvm.kernels.shared.viewed_sides import both_sides
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
-
-MANY_HEADS, MANY = 12, 128
-"""The heads, and the rows, columns and products of a sum, for which a product of any number of them is cut."""
+from accelerators.tvm.sizes.extent import is_multiple
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
@@ -36,9 +33,8 @@ def gpu_value_product(body: Body, machine: Machine) -> Draft | None:
     sizes = *shape_of(match.root[0]), shape_of(match.left.value)[-1]
     *batch, rows, columns, depth = sizes
     heads = Heads.of(body, "product", tuple(batch))
-    high, wide, deep = (MANY if isinstance(size, Extent) else size for size in (rows, columns, depth))
-    count, size = MANY_HEADS if isinstance(heads.count, Extent) else heads.count, elements[0].bits // 8
-    work, listed = Work(high, wide, deep, count, size), list(tensor_tiles(machine.gpu, size))
+    size = elements[0].bits // 8
+    work, listed = usual_work(rows, columns, depth, heads.count, size), list(tensor_tiles(machine.gpu, size))
     tile = choose("tile", listed, ranking(listed, lambda tile: tensor_demand(tile, work), machine.gpu))
     _write(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_product_on_tensor_cores")

@@ -3,16 +3,19 @@ neighbouring channels."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int32
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.quantized.cut import Shape
 from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
 from graph.types import Array
 
@@ -48,7 +51,7 @@ class _Layer:
         """A thread for each channel of each pixel of the results."""
         channels, window = self.shape.channels, self.shape.window
         count = self.shape.batch * window.pixels * channels
-        with kernel.launch((-(-count // self.threads), 1, 1), self.threads) as (block, _, _, thread):
+        with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):
             item = kernel.name_value("item", block * self.threads + thread)
             with kernel.when(item < count):
                 channel = kernel.name_value("channel", item % channels)
@@ -59,19 +62,16 @@ class _Layer:
     def _total(
         self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, pixel: Value, channel: Value
     ) -> Value:
-        window, channels = self.shape.window, self.shape.channels
-        picture = kernel.name_value("picture", pixel // window.pixels)
+        window, channels, name = self.shape.window, self.shape.channels, partial(kept, kernel, is_kept=self.shape.is_any)
+        picture = name("picture", pixel // window.pixels)
         coordinates = pixel % window.pixels // window.out[1], pixel % window.out[1]
-        firsts = [
-            kernel.name_value(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)
-        ]
+        firsts = [name(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)]
         sums = kernel.stack("sum", int32, (1,))
         sums[0] = beginning[channel]
         for tap in range(window.count):
             taps = divmod(tap, window.taps[1])
             at = [first + i * d for first, i, d in zip(firsts, taps, window.dilations, strict=True)]
-            position = (at[0] * window.sizes[1] + at[1]) * channels + channel
-            number = image[picture, position].cast(int32)
+            number = image[picture, at[0] * window.sizes[1] + at[1], channel].cast(int32)
             if not window.is_inside:
                 tests = [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
                 number = if_inside(all_of(tests), number, self.zero)

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.bodies.quantized import DOMAIN
 from accelerators.tvm.kernels.language import Kernel, Value
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
 from accelerators.tvm.kernels.shared.problem import Problem
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent
 
@@ -53,12 +55,14 @@ def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
     (batch, high, wide, channels), (deep, across) = shape_of(node[0]), node.attrs["image"]
     sizes = {problem.positions[node.reads[0]]: (batch * deep * across, channels)}
     kernel, inputs, (result,) = problem.kernel("resize", sizes, [(batch * high * wide, channels)])
-    source, rows, columns = (inputs[problem.positions[entry]] for entry in node.reads)
+    source, *tables = (inputs[problem.positions[entry]] for entry in node.reads)
     lanes = _beside_each_other(channels)
 
     def move(pixel: Value, channel: Value) -> None:
-        n, h, w = pixel // (high * wide), pixel // wide % high, pixel % wide
-        at = (n * deep + rows[h, 0].as_index()) * across + columns[w, 0].as_index()
+        n, *coordinates = coordinates_of(kernel, pixel, high, wide)
+        times = node.attrs.get("times")
+        h, w = (tables[d][at, 0].as_index() if times is None else at // times[d] for d, at in enumerate(coordinates))
+        at = (n * deep + h) * across + w
         result[pixel, channel] = source.vector(lanes, at, channel)
 
     _each(kernel, machine, batch * high * wide, channels, lanes, move)
@@ -79,8 +83,9 @@ def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
     lanes = _beside_each_other(own, of_group)
 
     def move(pixel: Value, channel: Value) -> None:
-        h, w = pixel // wide % high + top, pixel % wide + left
-        at = (pixel // (high * wide) * rows + h // down) * columns + w // across
+        n, h, w = coordinates_of(kernel, pixel, high, wide)
+        h, w = h + top, w + left
+        at = (n * rows + h // down) * columns + w // across
         phase = h % down * across + w % across
         first = channel // own * of_group + phase * own + channel % own
         result[pixel, channel] = source.vector(lanes, at, first)
@@ -90,10 +95,16 @@ def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
 
 
 def _is_alone(body: Body) -> bool:
-    """Is it one op of ours on values of known sizes?"""
-    entries = [entry for node in body.ops for entry in (*node.reads, *node.outputs)]
-    is_known = not any(isinstance(size, Extent) for entry in entries for size in shape_of(entry))
-    return len(body.ops) == 1 and body.ops[0].domain == DOMAIN and is_known
+    """Is it one op of ours?"""
+    return len(body.ops) == 1 and body.ops[0].domain == DOMAIN
+
+
+def coordinates_of(kernel: Kernel, pixel: Value, high: int, wide: int) -> tuple[Value, Value, Value]:
+    """The picture, the row and the column of a pixel, given the sizes of a picture."""
+    named = ("n", pixel // (high * wide)), ("h", pixel // wide % high), ("w", pixel % wide)
+    is_any = isinstance(high, Extent) or isinstance(wide, Extent)
+    n, h, w = (kept(kernel, name, number, is_any) for name, number in named)
+    return n, h, w
 
 
 def _beside_each_other(*counts: int) -> int:
@@ -105,7 +116,7 @@ def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: i
     """A thread for every so many channels of each pixel."""
     each, threads = channels // lanes, min(THREADS, machine.gpu.threads)
     count = pixels * each
-    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
         item = kernel.name_value("item", block * threads + thread)
         with kernel.when(item < count):
             move(kernel.name_value("pixel", item // each), kernel.name_value("channel", item % each * lanes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import numpy as np
@@ -25,13 +26,13 @@ from accelerators.tvm.kernels.language import (
     int32,
     uint8,
 )
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.quantized.cut import Shape
 from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
+from accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
 from accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
@@ -41,7 +42,7 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_pixels
 from accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,
@@ -51,13 +52,26 @@ from accelerators.tvm.kernels.shared.tensor_feed import (
 )
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from accelerators.tvm.kernels.shared.tile import kept
 from accelerators.tvm.machine.machine import Machine
+from accelerators.tvm.sizes.extent import is_multiple
 from graph.types import Array
 
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
     """The kernel for a product and what follows it; None for any other body."""
     return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
+
+
+def _works(shape: Shape) -> list[Work]:
+    """The products that a cut is chosen for: one, but for images of any size, or any number of rows."""
+    groups, depth = shape.groups, shape.channels // shape.groups * shape.window.count
+    outs, weights = shape.outs // groups, shape.outs * depth
+    if not shape.is_any:
+        stored = shape.batch * math.prod(shape.window.sizes) * shape.channels
+        return [Work(shape.batch * shape.window.pixels, outs, depth, groups, 1, stored + weights)]
+    counts = usual_pixels(shape.channels, shape.outs)
+    return [Work(rows, outs, depth, groups, 1, rows * shape.channels + weights) for rows in counts]
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -72,16 +86,15 @@ class _Layer:
     @classmethod
     def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
         """The cut that takes the fewest cycles. Where bytes are read one by one each thread stays at one row."""
-        groups, gpu = shape.groups, machine.gpu
-        rows, depth = shape.batch * shape.window.pixels, shape.channels // groups * shape.window.count
-        stored = shape.batch * math.prod(shape.window.sizes) * shape.channels + shape.outs * depth
-        work = Work(rows, shape.outs // groups, depth, groups, 1, stored)
+        gpu, works = machine.gpu, _works(shape)
         if has_tensor_cores(machine, uint8, int8):
             lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
             listed = [tile for tile in tensor_tiles(gpu, 1) if lanes > 1 or tile.slice_threads % tile.rows == 0]
-            return cls(shape, zero, choose("tile", listed, ranking(listed, lambda tile: tensor_demand(tile, work), gpu)))
+            on_tensor_cores = ranking_of_all(listed, [partial(tensor_demand, work=work) for work in works], gpu)
+            return cls(shape, zero, choose("tile", listed, on_tensor_cores))
         single = list(tiles(gpu))
-        return cls(shape, zero, choose("tile", single, ranking(single, lambda tile: demand(tile, work), gpu)))
+        ranked = ranking_of_all(single, [partial(demand, work=work) for work in works], gpu)
+        return cls(shape, zero, choose("tile", single, ranked))
 
     @property
     def schedule(self) -> str:
@@ -123,9 +136,9 @@ class _Layer:
         return self.tile.steps(self.depth) * self.tile.slices
 
     @property
-    def blocks(self) -> tuple[int, int]:
+    def blocks(self) -> tuple[int, Operand]:
         """The tiles along the columns and along the rows."""
-        return -(-self.outs // self.tile.columns), -(-self.rows // self.tile.rows)
+        return -(-self.outs // self.tile.columns), parts_of(self.rows, self.tile.rows)
 
     @property
     def weights(self) -> int:
@@ -159,7 +172,7 @@ class _Layer:
                 writer.store(total + beginning[result], (band * tile.rows + row, result))
 
             bounds = (
-                None if self.rows % tile.rows == 0 else as_index(self.rows) - band * tile.rows,
+                None if is_multiple(self.rows, tile.rows) else as_index(self.rows) - band * tile.rows,
                 None if self.outs % tile.columns == 0 else as_index(self.outs) - block * tile.columns,
             )
             if isinstance(tile, TensorTile):
@@ -210,27 +223,20 @@ class _Layer:
                 tests.append(k < self.depth)
             if not window.is_inside:
                 tests += [test for i, size in zip(at, window.sizes, strict=True) for test in (i >= 0, i < size)]
-            return Source((picture, self._flat(channel, at[0], at[1])), all_of(tests) if tests else None)
+            pixel = at[0] * window.sizes[1] + at[1]
+            stands = (channel, pixel) if self.shape.is_plain else (pixel, channel)
+            return Source((picture, *stands), all_of(tests) if tests else None)
 
         return source
 
     def _corner(self, kernel: Kernel, spot: Spot, band: Value) -> tuple[Value, list[Value], Value | None]:
         """The picture of a spot's row, where its first tap stands there, and whether there is such a row."""
-        window, tile = self.shape.window, self.tile
-        row = kernel.name_value("pixel", band * tile.rows + spot.at)
-        picture = kernel.name_value("picture", row // window.pixels if self.shape.batch > 1 else as_index(0))
-        inside = row % window.pixels if self.shape.batch > 1 else row
+        window, tile, name = self.shape.window, self.tile, partial(kept, kernel, is_kept=self.shape.is_any)
+        row, is_single = kernel.name_value("pixel", band * tile.rows + spot.at), self.shape.batch == 1
+        picture = as_index(0) if is_single else name("picture", row // window.pixels)
+        inside = row if is_single else row % window.pixels
         coordinates = inside // window.out[1], inside % window.out[1]
         if window.out[1] == 1:
             coordinates = inside, as_index(0)
-        firsts = [
-            kernel.name_value(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)
-        ]
-        return picture, firsts, None if self.rows % tile.rows == 0 else row < self.rows
-
-    def _flat(self, channel: Value, down: Value, across: Value) -> Operand:
-        """The place of a byte in its picture."""
-        window, channels = self.shape.window, self.shape.channels
-        if self.shape.is_plain:
-            return (channel * window.sizes[0] + down) * window.sizes[1] + across
-        return (down * window.sizes[1] + across) * channels + channel
+        firsts = [name(f"first{d}", at * window.strides[d] - window.before[d]) for d, at in enumerate(coordinates)]
+        return picture, firsts, None if is_multiple(self.rows, tile.rows) else row < self.rows

@@ -15,7 +15,6 @@ from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, 
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.epilogue import Writer
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.sizes.extent import Extent
 from graph.types import Array
 
 
@@ -39,10 +38,10 @@ class Layer(Protocol):
 
 def draft_quantized(body: Body, op: str, cut: Callable[[Shape, int], Layer]) -> Draft | None:
     """The kernel for the body's only such op as it is cut for its shape and the zero point around the image; None for any other
-    body, and for images of any size."""
+    body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == op]
     shape = Shape.of(roots[0]) if len(roots) == 1 else None
-    if shape is None or isinstance(shape.batch, Extent) or shape.window.is_any:
+    if shape is None:
         return None
     root, problem = roots[0], Problem.of(body)
     image, weight, beginning = (problem.position(root.inputs[i]) for i in (IMAGE, WEIGHT, BEGINNING))
@@ -51,8 +50,9 @@ def draft_quantized(body: Body, op: str, cut: Callable[[Shape, int], Layer]) -> 
     if after is None or image is None or weight is None or beginning is None or image in after.operands:
         return None
     layer = cut(shape, int(root.attrs["zero"]))
-    size = (shape.batch, shape.channels * prod(shape.window.sizes))
-    shapes = {**after.operands, image: size, weight: (layer.weights,), beginning: (shape.outs,)}
+    pixels = prod(shape.window.sizes)
+    sizes = (shape.channels, pixels) if shape.is_plain else (pixels, shape.channels)
+    shapes = {**after.operands, image: (shape.batch, *sizes), weight: (layer.weights,), beginning: (shape.outs,)}
     kernel, inputs, outputs = problem.kernel("quantized_product", shapes, [after.results] * len(problem.outputs))
     layer.write(kernel, inputs[image], inputs[weight], inputs[beginning], Writer(after, inputs, outputs))
     return problem.draft(kernel, layer.schedule, {weight: layer.pack})

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, float32, maximum, minimum
+from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum, minimum
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.quantized.dynamic_bytes import Dynamic
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
 
 THREADS = 256
 """The threads of a block, where a GPU has as many: a power of two."""
@@ -31,13 +31,13 @@ JOINS = minimum, maximum
 def gpu_dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
     """The kernel for the one op; None for any other body."""
     dynamic = Dynamic.of(body)
-    if dynamic is None or isinstance(dynamic.count, Extent):
+    if dynamic is None:
         return None
     threads, kernel = THREADS, dynamic.kernel
     while threads > machine.gpu.threads:
         threads //= 2
-    blocks = -(-dynamic.count // (threads * EACH))
-    parts = min(blocks, PARTS)
+    blocks = parts_of(dynamic.count, threads * EACH)
+    parts = min(blocks, PARTS) if isinstance(blocks, int) else PARTS
     extremes = kernel.memory("extremes", float32, (len(JOINS), parts))
     with kernel.launch((parts, 1, 1), threads) as (block, _, _, thread):
         _find(kernel, dynamic, extremes, block, thread, threads)
@@ -64,7 +64,8 @@ def _find(kernel: Kernel, dynamic: Dynamic, extremes: Buffer, block: Value, thre
         for i, join in enumerate(JOINS):
             best[i] = join(number, best[i])
 
-    _each(kernel, dynamic.count, kernel.name_value("first", block * threads + thread), apart, -(-dynamic.count // apart), look)
+    first = kernel.name_value("first", block * threads + thread)
+    _each(kernel, dynamic.count, first, apart, parts_of(dynamic.count, apart), look)
     shared = kernel.shared("shared", float32, (len(JOINS), threads))
     half = threads
     while half > 1:
@@ -81,7 +82,7 @@ def _find(kernel: Kernel, dynamic: Dynamic, extremes: Buffer, block: Value, thre
             extremes[i, block] = best[i]
 
 
-def _each(kernel: Kernel, count: int, first: Value, apart: int, most: int, work: Callable[[Value], None]) -> None:
+def _each(kernel: Kernel, count: int, first: Value, apart: int, most: Operand, work: Callable[[Value], None]) -> None:
     """The work for numbers so far apart, as many as there are, and so many at most."""
     with kernel.loop(most, "i") as i:
         at = kernel.name_value("at", first + i * apart)

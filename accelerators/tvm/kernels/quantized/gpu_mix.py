@@ -7,7 +7,9 @@ import math
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Value, exactly, float32, int32
+from accelerators.tvm.kernels.language.values import parts_of
 from accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
+from accelerators.tvm.kernels.quantized.gpu_byte_moves import coordinates_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.machine.machine import Machine
 
@@ -27,7 +29,7 @@ def gpu_mix(body: Body, machine: Machine) -> Draft | None:
 
     def mixed(pixel: Value, channel: Value) -> Value:
         """The mixture of two rows of mixtures of two columns."""
-        n, h, w = pixel // (high * wide), pixel // wide % high, pixel % wide
+        n, h, w = coordinates_of(kernel, pixel, high, wide)
         lines = [(kernel.name_value(f"row{i}", (n * deep + at) * across), share) for i, (at, share) in enumerate(read_row(h))]
         halves = []
         for at, share in read_column(w):
@@ -36,7 +38,7 @@ def gpu_mix(body: Body, machine: Machine) -> Draft | None:
             halves.append(exactly((parts[0] + parts[1]) * share))
         return halves[0] + halves[1]
 
-    with kernel.launch((-(-count // threads), 1, 1), threads) as (block, _, _, thread):
+    with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):
         item = kernel.name_value("item", block * threads + thread)
         with kernel.when(item < count):
             pixel, channel = kernel.name_value("pixel", item // channels), kernel.name_value("channel", item % channels)

@@ -7,36 +7,34 @@ from __future__ import annotations
 
 from accelerators.tvm.bodies.body import Body, shape_of
 from accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
-from accelerators.tvm.kernels.language.values import as_index
+from accelerators.tvm.kernels.language.values import as_index, parts_of
 from accelerators.tvm.kernels.quantized.pairs import SIGN, PairProduct, beside, find_pair_product
 from accelerators.tvm.kernels.shared.choice import choose
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.gpu_cost import ranking
 from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
+from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_work
 from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
 from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
 from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.viewed_sides import both_sides, neighbours
+from accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
 from accelerators.tvm.machine.gpu import Gpu
 from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from accelerators.tvm.sizes.extent import Extent, is_multiple
 
 
 def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a body of one product; None for any other body, and for any size."""
+    """The kernel for a body of one product; None for any other body."""
     match = found_in(body, "MatMul", find_pair_product)
     if match is None:
         return None
     *batch, rows, columns = shape_of(match.root[0])
     depth = shape_of(match.left.value)[-1]
-    if any(isinstance(size, Extent) for size in (*batch, rows, columns, depth)):
-        return None
     heads = Heads.of(body, "quantized_pair", tuple(batch))
     elements = [heads.read(side).buffer.element for side in match.operands]
-    tile = _best_tile(Work(rows, columns, depth, heads.count, 1), machine.gpu, has_tensor_cores(machine, *elements))
+    tile = _best_tile(usual_work(rows, columns, depth, heads.count, 1), machine.gpu, has_tensor_cores(machine, *elements))
     _write(match, heads, tile, (rows, columns, depth))
     return heads.problem.draft(heads.kernel, "gpu_quantized_pair" + ("_on_tensor_cores" if isinstance(tile, TensorTile) else ""))
 
@@ -51,9 +49,9 @@ def _best_tile(work: Work, gpu: Gpu, is_on_tensor_cores: bool) -> BlockTile | Te
 
 
 def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes: tuple[int, int, int]) -> None:
-    """A block for each tile of each head."""
+    """A block for each tile of each head. Of rows, of columns and of the depth there may be any number."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
-    blocks, bands = -(-columns // tile.columns), -(-rows // tile.rows)
+    blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
     finished, scale = heads.chain(match.chain, match.root[0], wanted, 1.0, rows, columns), beside(heads, match.scale, 0)
     with kernel.launch((blocks, bands, heads.count), tile.threads) as (block, band, number, thread):
@@ -68,16 +66,16 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes
             write(result.buffer, (result.at(head, *at),), finished(value, head, *at))
 
         bounds = (
-            None if rows % tile.rows == 0 else as_index(rows) - top,
-            None if columns % tile.columns == 0 else as_index(columns) - first,
+            None if is_multiple(rows, tile.rows) else as_index(rows) - top,
+            None if is_multiple(columns, tile.columns) else as_index(columns) - first,
         )
         if isinstance(tile, TensorTile):
             tensor_sides = both_sides(match, heads, head, tile, own, (top, first), sizes)
-            TensorProduct(kernel, tile, thread, *tensor_sides, points).write(tile.steps(depth), store, bounds)
+            TensorProduct(kernel, tile, thread, *tensor_sides, points).write(steps, store, bounds)
         else:
             left = _side(heads.read(match.left), head, tile, own, top, (depth, rows), points[0], is_left=True)
             right = _side(heads.read(match.right), head, tile, own, first, (depth, columns), points[1], is_left=False)
-            Product(kernel, tile, thread, left, right, int32).write(tile.steps(depth), store, bounds)
+            Product(kernel, tile, thread, left, right, int32).write(steps, store, bounds)
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
@@ -98,8 +96,9 @@ def _side(
     are; what is beyond them counts as zero."""
     deep, along = (-1, -2) if is_left else (-2, -1)
     turned, extent = view.strides.steps[deep] == 1, tile.rows if is_left else tile.columns
-    lanes = WIDTH if neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1]) >= WIDTH else 1
-    covered = tile.steps(sizes[0]) * tile.slices * tile.depth, -(-sizes[1] // extent) * extent
+    beside = neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1])
+    lanes = WIDTH if beside >= WIDTH and not any(isinstance(step, Extent) for step in view.strides.steps) else 1
+    covered = covered_by(sizes[0], tile.slices * tile.depth), covered_by(sizes[1], extent)
 
     def number(step: Value, spot: Spot) -> Value:
         k, at = step * tile.depth + spot.k, first + spot.at

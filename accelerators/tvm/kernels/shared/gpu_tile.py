@@ -12,6 +12,7 @@ import attrs
 
 from accelerators.tvm.kernels.shared.gpu_cost import Demand
 from accelerators.tvm.machine.gpu import Gpu
+from accelerators.tvm.sizes.extent import Extent
 
 STAGES = 2
 """The steps of the depth that shared memory holds: one that is multiplied, and the next one."""
@@ -84,6 +85,30 @@ class Work:
         """The bytes that are read and written, each once."""
         read = self.parts * self.depth * (self.rows + self.columns) if self.read is None else self.read
         return self.bytes * (read + self.parts * self.rows * self.columns)
+
+
+MANY_HEADS, MANY = 12, 128
+"""The heads, and the rows, columns and products of a sum, for which a product of any number of them is cut."""
+
+
+def usual_work(rows: int, columns: int, depth: int, parts: int, size: int) -> Work:
+    """A product of two values whose numbers take so many bytes; what is not known is what is usual."""
+    high, wide, deep = (MANY if isinstance(count, Extent) else count for count in (rows, columns, depth))
+    return Work(high, wide, deep, MANY_HEADS if isinstance(parts, Extent) else parts, size)
+
+
+USUAL_PIXELS = 28 * 28
+"""So many pixels an image usually has"""
+
+USUAL_CHANNELS = 128
+"""of so many channels; one of half of them has four times the pixels."""
+
+
+def usual_pixels(channels: int, outs: int) -> list[int]:
+    """The numbers of pixels for which a convolution of images of any size is cut: as many as are usual, fewer and more."""
+    usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(channels, outs) ** 2
+    pixels = min(max(usual, 7 * 7), 224 * 224)
+    return [pixels // 4, pixels, 4 * pixels, 16 * pixels]
 
 
 _SHAPES = (

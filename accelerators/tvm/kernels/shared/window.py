@@ -116,6 +116,11 @@ class Convolved:
     groups: int
 
     @property
+    def is_any(self) -> bool:
+        """Is the number of images, or a size of them, known only while the kernel runs?"""
+        return self.window.is_any or isinstance(self.batch, Extent)
+
+    @property
     def images(self) -> int:
         """The number of images that work is cut for: where any number comes, each is cut as if it came alone."""
         return 1 if isinstance(self.batch, Extent) else self.batch
