@@ -56,6 +56,8 @@ class Unit:
     """The configuration that it was compiled with."""
     recompiled: bool = False
     """Was it imported, and compiled anew because its compiled form did not fit?"""
+    identity: Mapping[str, str] | None = None
+    """What its code depends on, where that came out of a file; None: it was made here."""
     measuring: threading.RLock = attrs.field(factory=threading.RLock)
     """Held from a measured run until its rows are read."""
     capsules: Path | None = None

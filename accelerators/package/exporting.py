@@ -85,7 +85,7 @@ class _Exporting:
             "name": unit.name,
             "device": unit.device.label,
             "ops": list(unit.ops),
-            "identity": dict(accelerator.identity(unit.config)),
+            "identity": dict(accelerator.identity(unit.config) if unit.identity is None else unit.identity),
             "config": _travelling(accelerator, unit.config),
             "body": self.member(f"bodies/{number}.onnx", self.onnx(body)),
             "whole": whole,

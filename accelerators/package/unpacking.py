@@ -67,6 +67,8 @@ class _Importing:
         self.model = str(self.report.get("model", ""))
         self.notes: list[str] = []
         self.misfits: list[str] = []
+        self.taken: set[str] = set()
+        """The subgraphs whose kernels for any size are those of the package."""
 
     def run(self) -> CompiledModel:
         """All subgraphs, and the graph around them."""
@@ -169,8 +171,9 @@ class _Importing:
         if row["code"] is None or recompiled:
             stand_ins = self.stand_ins(device, config)
             kept = nothing_kept if recompiled else partial(self.for_any_size, row, device, config=config)
-            return compile_unit(row["name"], device, body, config, stand_ins, model=self.model, kept=kept)
-        return Unit(row["name"], device, body, self.read(row, device, body, config), 0.0, config)
+            unit = compile_unit(row["name"], device, body, config, stand_ins, model=self.model, kept=kept)
+            return attrs.evolve(unit, identity=row["identity"]) if row["name"] in self.taken else unit
+        return Unit(row["name"], device, body, self.read(row, device, body, config), 0.0, config, identity=row["identity"])
 
     def read(self, stored: Row, device: Device, body: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The compiled form of a body, from its code and weights."""
@@ -187,10 +190,12 @@ class _Importing:
         if stored is None or device.accelerator.misfit(row["identity"], config) is not None:
             return None
         try:
-            return self.read(stored, device, graph, config)
+            kernels = self.read(stored, device, graph, config)
         except AcceleratorError as error:
             self.notes.append(f"compiled anew: {row['name']} on {device.label} for any size, since {error.cause}")
             return None
+        self.taken.add(row["name"])
+        return kernels
 
     def stand_ins(self, device: Device, config: Mapping[str, Any]) -> list[tuple[Device, Mapping[str, Any]]]:
         """The stand-ins for a device that compiles each size: the model's devices that are here and take any size."""

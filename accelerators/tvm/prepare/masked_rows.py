@@ -12,7 +12,6 @@ from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 
-
 VISIBLE = frozenset((0, 1, 2, 4, 5))
 """The inputs that hide no key: queries, keys and values, and those of the past."""
 

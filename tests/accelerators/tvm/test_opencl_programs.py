@@ -81,16 +81,20 @@ def test_programs_of_several_drivers_travel_side_by_side(tmp_path: Path) -> None
 
 
 class Renamed(opencl_driver.Driver):
-    """The same device under another name."""
+    """The same device under another name, and with one extension more."""
 
     @property
     def identity(self) -> str:
         return f"another {super().identity}"
 
+    @property
+    def extensions(self) -> frozenset[str]:
+        return super().extensions | {"cl_intel_subgroups"}
+
 
 def test_one_file_holds_what_two_drivers_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two real drivers where there are two, else the one under another name: each runs its own program out of one file. The
-    kernels are made for the smaller one."""
+    kernels are made for the smaller one, which runs them too when the larger one has exported them again."""
     listed = sorted(opencl_driver.drivers(), key=lambda driver: (driver.local_memory, driver.threads))
     two = listed[:2] if len(listed) > 1 else (listed[0], Renamed(listed[0].device, listed[0].context, listed[0].process))
     for module in (launched, opencl_device):
@@ -112,6 +116,8 @@ def test_one_file_holds_what_two_drivers_built(tmp_path: Path, monkeypatch: pyte
         assert two[0].program("", unit(second).binaries[two[0].identity]).all_kernels()
     assert unit(second).driver is two[1]
     np.testing.assert_allclose(second(numbers(4, 8))[0], wanted, rtol=1e-5)
+    third = pt.import_model(path, config={"opencl": {"DEVICE_ID": "0"}})
+    np.testing.assert_allclose(third(numbers(4, 8))[0], wanted, rtol=1e-5)
 
 
 def test_kernels_can_be_looked_at() -> None:
