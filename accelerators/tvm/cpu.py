@@ -40,9 +40,9 @@ class CpuAccelerator(TvmAccelerator):
         return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Signals of any length as images; taps that meet only padding left out; recurrent layers in two; integers where a model
-        is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked layouts where convolutions
-        are; numbers of two bytes where they are asked for; tables that are multiplied by, once."""
+        """Signals of any length, or of few positions, as images; taps that meet only padding left out; recurrent layers in two;
+        integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
+        layouts where convolutions are; numbers of two bytes where they are asked for; tables that are multiplied by, once."""
         from accelerators.tvm.bodies.element_types import with_reasons
         from accelerators.tvm.layouts.blocking import block
         from accelerators.tvm.layouts.folding import fold_scales
@@ -54,7 +54,7 @@ class CpuAccelerator(TvmAccelerator):
         from accelerators.tvm.layouts.shared_tables import share_tables
         from accelerators.tvm.layouts.signals import as_images
 
-        given = project_inputs(drop_outer_taps(as_images(graph)))
+        given = project_inputs(drop_outer_taps(as_images(graph, machine.lanes)))
         packed = pack_weights(quantize(given, machine), machine)
         quantized, wide = quantized_notes(given, packed, machine.instruction("int8"))
         held = super().lay_out(with_reasons(packed, wide), machine)

@@ -1,4 +1,5 @@
-"""Signals of any length as images of one row, whose convolutions have kernels for any width.
+"""Signals of any length as images of one row, whose convolutions have kernels for any width. So are any number of signals with
+fewer positions than a vector has numbers, for which the kernel of signals as they stand has no room.
 
 A convolution of a signal makes an image, and reads one where there is one. Pools, element-wise ops and joins of channels keep it
 so. Anything else reads a signal: the same numbers under another shape, which takes no time."""
@@ -27,32 +28,35 @@ BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "d
 """What stands for the row before an attribute's numbers for the signal; pads have a zero before each of theirs."""
 
 
-def as_images(graph: Graph) -> Graph:
-    """The graph, convolutions of signals whose length is not known as those of images. Linear."""
-    if not any(_begins(node) for node in graph.nodes):
+def as_images(graph: Graph, lanes: int) -> Graph:
+    """The graph, convolutions of signals whose length is not known, or less than so many numbers, as those of images. Linear."""
+    if not any(_begins(node, lanes) for node in graph.nodes):
         return graph
-    return _Images(graph).run()
+    return _Images(graph, lanes).run()
 
 
-def _begins(node: Node) -> bool:
-    """Is it a convolution of signals of any length by a constant?"""
-    if node.op not in CONVOLUTIONS or node.domain or node.attrs.get("output_shape"):
+def _begins(node: Node, lanes: int) -> bool:
+    """Is it a convolution of such signals by a constant?"""
+    if node.op not in CONVOLUTIONS or node.domain or node.attrs.get("output_shape") or node.inputs[0] is None:
         return False
+    given, result = _signal(node.inputs[0]), _signal(node[0])
     is_constant = all(entry is None or entry.node.value is not None for entry in node.inputs[1:])
-    return is_constant and node.inputs[0] is not None and _signal(node.inputs[0]) is not None and _signal(node[0]) is not None
+    return is_constant and given is not None and result is not None and (isinstance(result[2], Extent) or result[2] < lanes)
 
 
 def _signal(entry: NodeEntry) -> tuple[Size, ...] | None:
-    """The sizes of signals of any length; None for anything else."""
+    """The sizes of signals of any number or length; None for anything else."""
     sizes = sizes_of(entry.type)
-    return sizes if sizes is not None and len(sizes) == 3 and isinstance(sizes[2], Extent) else None
+    is_any = sizes is not None and len(sizes) == 3 and (isinstance(sizes[0], Extent) or isinstance(sizes[2], Extent))
+    return sizes if is_any else None
 
 
 class _Images:
     """The walk in the graph's order."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph
+        self.lanes = lanes
         self.rewriter = Rewriter(graph)
         self.images: dict[NodeEntry, NodeEntry] = {}
         """The images, by the old graph's signals."""
@@ -77,7 +81,7 @@ class _Images:
         sizes = _signal(node[0])
         if sizes is None:
             return None
-        if _begins(node):
+        if _begins(node, self.lanes):
             read, *rest = node.inputs
             assert read is not None
             weight = [None if entry is None else self._with_row(entry) for entry in rest[:1]]

@@ -276,7 +276,7 @@ def test_a_vision_transformer_of_any_image() -> None:
     check(graph, [{"image": numbers(*shape)} for shape in ((1, 3, 32, 32), (2, 3, 8, 40), (1, 3, 56, 24))], 1e-4)
 
 
-@pytest.mark.parametrize("sides", [(40,), (7, 6, 9)])
+@pytest.mark.parametrize("sides", [(40,), (3,), (7, 6, 9)])
 def test_any_number_of_signals_and_volumes(sides: tuple[int, ...]) -> None:
     x = pt.variable("x", "float32", ("N", 4, *sides))
     weight = pt.constant(numbers(6, 2, *[3] * len(sides)))
