@@ -275,10 +275,11 @@ def _second(node: Node) -> NodeEntry:
 
 def _range(reading: Reading, node: Node) -> Sequence[Sizes]:
     start, limit, delta = (reading.vector(entry)[0] for entry in node.inputs)
-    if delta != 1:
+    if not isinstance(delta, int) or delta == 0:
         raise CompileError(f"a range with steps of {delta}")
-    reading.assume(limit - start)
-    return ((limit - start,),)
+    passed = limit - start if delta > 0 else start - limit
+    reading.assume(passed)
+    return ((reading.divide(passed + (abs(delta) - 1), abs(delta)),),)
 
 
 def _constant_of_shape(reading: Reading, node: Node) -> Sequence[Sizes]:

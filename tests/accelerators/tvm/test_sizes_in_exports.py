@@ -144,3 +144,15 @@ def test_known_positions_moved_round_twice() -> None:
     given = numbers(1, 6, 5)
     (result,) = pt.compile(pt.Graph([rolled(rolled(pt.op("Relu", x), 2, 1), -1, 2)], [x]), "cpu")(given)
     np.testing.assert_array_equal(result, np.roll(np.maximum(given, 0), (-2, 1), (1, 2)))
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_positions_in_steps_and_backward(step: int) -> None:
+    """XLNet counts its distances from as many to minus as many."""
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    length = pt.op("Squeeze", length_of(x, 1), whole(0))
+    ends = [length, pt.op("Neg", length)]
+    positions = pt.op("Range", *ends[:: -1 if step > 0 else 1], pt.constant(np.array(step)))
+    waves = pt.op("Sin", pt.op("Cast", positions, to="float32"))
+    graph = pt.Graph([pt.op("Add", pt.op("ReduceMean", x, whole(1)), pt.op("Unsqueeze", waves, whole(0, 2)))])
+    check(graph, [{"x": numbers(n, s, 4)} for n, s in [(1, 1), (2, 5), (1, 8)]])
