@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.bodies.body import make_body
+from accelerators.tvm.kernels.catalogue import draft_kernel
 from accelerators.tvm.kernels.shared.tile_unit import unit_for
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.special import Used
+from accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.any_size import numbers, specialized
 
 ROUNDING = {"bf16": 2**-8, "f16": 2**-11}
@@ -84,6 +87,16 @@ def test_products_of_any_number_of_rows(precision: str, instruction: str) -> Non
 def test_attention_of_any_length(precision: str, instruction: str) -> None:
     for to_apart, to_exact in differences(attention(), precision, instruction, [(1, 1, 32), (2, 5, 32), (1, 37, 32)]):
         assert to_apart <= 6 * ROUNDING[precision] and to_exact <= 8 * ROUNDING[precision]
+
+
+@pytest.mark.parametrize("is_emulated", [False, True])
+def test_fewer_columns_than_an_instruction_has_lanes(is_emulated: bool) -> None:
+    """Tiles of one lane are part of a kernel for any number of columns, also where the processor has the instruction."""
+    left, right = (pt.variable(name, "bfloat16", ("N", size, 16)) for name, size in (("q", "R"), ("k", "K")))
+    graph = pt.Graph([pt.op("MatMul", left, pt.op("Transpose", right, perm=[0, 2, 1]))], [left, right])
+    body = make_body(sized(pt.apply_pass(graph, "InferShape")).graph)
+    draft = draft_kernel(body, Machine("cpu", "znver4", 2, 16, 32, (Used("vdpbf16ps", is_emulated),)))
+    assert draft is not None and draft.schedule == "product"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from accelerators.tvm.kernels.language.values import as_index
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.formulas import LONG, formula
 from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
-from accelerators.tvm.kernels.shared.instructions import FMA, instruction_for, widened
+from accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
 from accelerators.tvm.kernels.shared.numbers import write
 from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
 from accelerators.tvm.kernels.shared.panels import (
@@ -127,7 +127,7 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
     factor, wanted = match.left.factor * match.right.factor, (match.chain or (match.root,))[-1][0]
     number = heads.chain(match.chain, match.root[0], wanted, factor, rows, columns)
     takes_groups = left.strides.steps[-1] == 1 and isinstance(depth, int)
-    instruction = instruction_for(dtype, machine) if takes_groups else FMA
+    instruction = in_lanes(instruction_for(dtype, machine), tile.lanes, machine) if takes_groups else FMA
     stands = isinstance(tiles, int) and tiles == 1 and right.strides.steps[-1] == 1 and instruction is FMA
 
     def panel_of(head: Head, column: Operand) -> Panel:

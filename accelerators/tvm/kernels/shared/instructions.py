@@ -121,6 +121,13 @@ def instruction_for(dtype: str, machine: Machine) -> Instruction:
     return attrs.evolve(chosen, add=way.emulated) if used.is_emulated and chosen is way.instruction else chosen
 
 
+def in_lanes(instruction: Instruction, lanes: int, machine: Machine) -> Instruction:
+    """The instruction for vectors of so many lanes: narrower ones than the processor's are summed by portable code, to the same
+    bits."""
+    way = next((way for way in WAYS if way.instruction == instruction), None)
+    return instruction if way is None or lanes == machine.lanes else attrs.evolve(instruction, add=way.emulated)
+
+
 def is_faster(dtype: str, machine: Machine) -> bool:
     """Has the processor an instruction by which products of this element type are faster than those of float32?"""
     used = machine.instruction(dtype)
