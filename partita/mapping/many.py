@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from accelerators.compiling import compile as compiled
 from accelerators.errors import BadConfig, CompileError
 from accelerators.interface.keys import Key, optional, positive
+from accelerators.process.thread_pool import Pool
 from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 from graph.readers import load
@@ -61,7 +61,7 @@ def _fill_cache(
             compile_on_ray(models, _question(device, without_folders(config)), config, workers)
             return
         question = _question(device, config)
-        with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as threads:
+        with Pool(workers or len(os.sched_getaffinity(0))) as threads:
             list(threads.map(lambda path: _compile_elsewhere(path, question, graphs[int(path.stem)].name), paths.values()))
 
 

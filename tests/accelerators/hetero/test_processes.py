@@ -122,13 +122,17 @@ for i in range(20):
     assert (done.returncode, done.stdout.count("(32, 128)"), done.stderr) == (0, 20, "")
 
 
-@pytest.mark.parametrize("config", ["{}", "{'START': 'now', 'START_WITH': 'reference'}"], ids=["wait", "now"])
-def test_a_thread_that_outlives_the_main_one_compiles(config: str) -> None:
+@pytest.mark.parametrize("compiled", [
+    "pt.compile(net(), 'cpu')",
+    "pt.compile(net(), 'cpu', {'START': 'now', 'START_WITH': 'reference'}).wait()",
+    "pt.compile_many([net()], 'cpu', workers=1)[0]",
+], ids=["wait", "now", "many"])
+def test_a_thread_that_outlives_the_main_one_compiles(compiled: str) -> None:
     """Python gives its pools no more threads then: "cannot schedule new futures after interpreter shutdown"."""
     code = f"""
 def compiles():
     threading.main_thread().join()
-    m = pt.compile(net(), "cpu", config={config}).wait()
+    m = {compiled}
     print(m.properties.devices, m(x)[0].shape)
 threading.Thread(target=compiles).start()
 """
