@@ -16,7 +16,7 @@ SIZES = attrs.evolve(SMALL_LLAMA, layers=1, width=64, position_ids=False)
 class _Grouped(Llama):
     """GroupQueryAttention, which turns queries and keys itself, and is told by the mask how many positions count."""
 
-    window = -1
+    window, smooth = -1, 0
 
     def turned(self, x: Value) -> Value:
         return x
@@ -30,6 +30,7 @@ class _Grouped(Llama):
         counts = [pt.op("Cast", count, to=6) for count in (counted, total)]
         flat = [self.joined_heads(x, heads) for x, heads in ((query, self.sizes.heads), (key, 2), (value, 2))]
         heads = {"num_heads": self.sizes.heads, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": self.window}
+        heads |= {"smooth_softmax": 1} if self.smooth else {}
         past = self.caches[2 * layer : 2 * layer + 2]
         inputs = *flat, *past, *counts, *tables
         seen = pt.op("GroupQueryAttention", *inputs, **heads, domain="com.microsoft", n_outputs=3)
@@ -43,6 +44,10 @@ class _Grouped(Llama):
 
 class _Windowed(_Grouped):
     window = 4
+
+
+class _Smooth(_Grouped):
+    smooth = 1
 
 
 class _Many(_Grouped):
@@ -72,7 +77,18 @@ def test_what_is_new_is_appended(decoder: type[_Grouped]) -> None:
     assert np.allclose(np.concatenate(said, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
-def test_sequences_of_several_lengths_need_no_session() -> None:
+def test_attention_that_lets_a_part_go_to_nobody_is_copied() -> None:
+    graph, ids = graph_of(_Smooth), tokens(7)
+    session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
+    said = [session(part)["logits"] for part in np.split(ids, [5, 6], axis=1)]
+    (note,) = session.notes
+    assert note.startswith("caches are copied: ") and "is not plain causal attention" in note
+    wanted = told_at_once(graph, ids)
+    assert np.allclose(np.concatenate(said, axis=1), wanted, atol=1e-5)
+    assert not np.allclose(told_at_once(graph_of(_Grouped), ids), wanted, atol=1e-2)
+
+
+def test_sequences_of_several_lengths_are_filled_up_at_their_right() -> None:
     """What a mask leaves out of a shorter sequence's cache is written over, and seen by nobody."""
     graph, ids = graph_of(_Grouped), tokens(6, batch=2)
     model, empty = pt.compile(graph, "cpu"), np.zeros((2, 2, 0, 16), np.float32)
@@ -81,3 +97,6 @@ def test_sequences_of_several_lengths_need_no_session() -> None:
     said = model(ids[:, 5:], np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 1]]), *past)["logits"]
     wanted = told_at_once(graph, ids)[0, 5], told_at_once(graph, ids[1:, [0, 1, 2, 5]])[0, 3]
     assert np.allclose(said[:, 0], wanted, atol=1e-5)
+    session = model.session()
+    session(ids[:, :5], attention_mask=prompt)
+    assert np.allclose(session(ids[:, 5:])["logits"][:, 0], wanted, atol=1e-5)
