@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Indivisible, known_least
+from accelerators.tvm.sizes.extent import Extent, Indivisible, is_multiple, known_least
 from graph.node import Node
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ DEEPEST = 2
 
 LONGEST = 64
 """Vectors of more elements are not followed."""
+
+FEW_SIZES = 64
+"""So many sizes may be left to be compiled by themselves for a division that others have a form for."""
 
 
 def vector_made(reading: Reading, node: Node) -> Vector | None:
@@ -120,12 +123,15 @@ def _or_none(reading: Reading, join: Callable[[Any, Any], Any], a: Any, b: Any) 
 
 
 def _divided(reading: Reading, node: Node) -> Vector | None:
+    """ONNX rounds towards nothing. What is less than nothing for a few small sizes alone is taken not to be."""
+
     def quotient(a: Any, b: Any) -> Any:
         if isinstance(a, int) and isinstance(b, int):
             return a // b if a >= 0 and b > 0 else None
-        if isinstance(b, int) and b > 0 and known_least(a) >= 0:
+        if isinstance(b, int) and b > 0 and not is_multiple(a, b) and known_least(a) >= -FEW_SIZES:
+            reading.assume(a)
             return reading.divide(a, b)
-        return a // b if a % b == 0 else None  # What may be less than nothing is rounded towards nothing, and not down.
+        return a // b if a % b == 0 else None
 
     return _joined(quotient)(reading, node)
 

@@ -156,3 +156,17 @@ def test_positions_in_steps_and_backward(step: int) -> None:
     waves = pt.op("Sin", pt.op("Cast", positions, to="float32"))
     graph = pt.Graph([pt.op("Add", pt.op("ReduceMean", x, whole(1)), pt.op("Unsqueeze", waves, whole(0, 2)))])
     check(graph, [{"x": numbers(n, s, 4)} for n, s in [(1, 1), (2, 5), (1, 8)]])
+
+
+def test_lengths_behind_filters_that_a_mask_is_made_for() -> None:
+    """Wav2Vec2 works out how many positions are left, a division after another; of a few samples none would be."""
+    x = pt.variable("x", "float32", ("N", 1, "L"))
+    first = pt.op("Conv", x, pt.constant(numbers(4, 1, 10)), strides=[5])
+    second = pt.op("Conv", first, pt.constant(numbers(4, 4, 3)), strides=[2])
+    one, left = pt.constant(np.array(1)), pt.op("Squeeze", length_of(x, 2), whole(0))
+    for taps, stride in ((10, 5), (3, 2)):
+        room = pt.op("Sub", left, pt.constant(np.array(taps)))
+        left = pt.op("Add", pt.op("Div", room, pt.constant(np.array(stride))), one)
+    seen = pt.op("Cast", pt.op("Range", pt.constant(np.array(0)), left, one), to="float32")
+    feeds = [{"x": numbers(n, 1, length)} for n, length in [(1, 20), (2, 57), (1, 33)]]
+    check(pt.Graph([pt.op("Mul", second, seen)]), feeds, 1e-4)
