@@ -15,6 +15,7 @@ from accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_block
 from accelerators.tvm.prepare.contractions import contractions, is_long
 from accelerators.tvm.prepare.einsum_groups import groups_of, parts_of_groups
 from accelerators.tvm.prepare.einsum_matmul import Product, product_of
+from accelerators.tvm.prepare.einsum_turned import order_of
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
@@ -232,7 +233,10 @@ def _mixed(parts: _Parts, x: NodeEntry, dims: int, positions: np.ndarray, shares
 
 
 def _einsum(parts: _Parts) -> Graph | None:
-    """An Einsum of two operands as a MatMul or a Mul, of many as a row of smaller ones."""
+    """An Einsum of one operand as a Transpose, of two as a MatMul or a Mul, of many as a row of smaller ones."""
+    order, operand = order_of(parts.node), parts.input(0)
+    if order is not None and operand is not None:
+        return parts.done(parts.op("Transpose", operand, perm=list(order)))
     product = product_of(parts.node)
     if product is not None:
         return _product(parts, product)

@@ -33,6 +33,8 @@ from accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
 from accelerators.tvm.prepare.einsum_groups import groups_of
 from accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
 from accelerators.tvm.prepare.einsum_matmul import product_of
+from accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
+from accelerators.tvm.prepare.einsum_turned import order_of
 from accelerators.tvm.prepare.expanding import why_whole
 from accelerators.tvm.prepare.halves import is_widened
 from accelerators.tvm.prepare.single import alone
@@ -138,6 +140,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return AS_PRODUCT
     if groups_of(node) is not None:
         return AS_GROUPS
+    if order_of(node) is not None:
+        return AS_TRANSPOSE
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

@@ -7,6 +7,8 @@ import pytest
 
 import partita as pt
 from accelerators.tvm.prepare.einsum_matmul import product_of
+from accelerators.tvm.prepare.einsum_turned import order_of
+from tests.accelerators.tvm.any_size import check
 from tests.accelerators.tvm.running import normals
 
 pytest.importorskip("tvm")
@@ -72,3 +74,14 @@ def test_attention_that_is_written_as_einsums_is_one_kernel() -> None:
     model, wanted = pt.compile(graph, "cpu"), pt.compile(graph, "reference")(*inputs)[0]
     assert [kernel.schedule for kernel in model.kernels()] == ["attention"]
     assert np.abs(model(*inputs)[0] - wanted).max() < 1e-5
+
+
+@pytest.mark.parametrize("equation", ["nsd->dns", "n s d -> s n d", "nsd"])
+def test_an_operand_alone_is_turned_at_any_size(equation: str) -> None:
+    x = pt.variable("x", "float32", ("N", "S", 8))
+    check(pt.Graph([pt.op("Relu", pt.op("Einsum", x, equation=equation))]), [{"x": normal(n, s, 8)} for n, s in [(1, 1), (3, 5)]])
+
+
+@pytest.mark.parametrize("equation", ["nnd->nd", "nsd->ns", "n...->n...", "nsd->nsdn"])
+def test_what_is_not_only_turned(equation: str) -> None:
+    assert order_of(pt.op("Einsum", pt.variable("x", "float32", (3, 3, 8)), equation=equation)) is None
