@@ -48,9 +48,18 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any], alignment: int) ->
     return aligned_block(size, alignment)[:size].view(dtype).reshape(shape)
 
 
+def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any], alignment: int) -> np.ndarray[Any, Any]:
+    """An array of zeros at such an address. Memory of a large one that nothing is written to is not taken."""
+    size = math.prod(shape) * dtype.itemsize
+    return _aligned(np.zeros(size + alignment, np.uint8), size, alignment).view(dtype).reshape(shape)
+
+
 def aligned_block(size: int, alignment: int) -> np.ndarray[Any, Any]:
     """At least so many bytes from an address that is a multiple of the alignment."""
-    raw = np.empty(size + alignment, np.uint8)
+    return _aligned(np.empty(size + alignment, np.uint8), size, alignment)
+
+
+def _aligned(raw: np.ndarray[Any, Any], size: int, alignment: int) -> np.ndarray[Any, Any]:
     start = -raw.__array_interface__["data"][0] % alignment
     return raw[start : start + size]
 

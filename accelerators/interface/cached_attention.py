@@ -93,8 +93,9 @@ def _body(shape: tuple[int, ...], room: tuple[int, ...], scale: float, window: i
         counts = op("And", counts, op("Less", own, constant(np.arange(positions) + window)))
         seen &= ~np.tri(rows, k=-window, dtype=bool)
     before = op("Where", counts, _product(scaled, keys), nothing)
-    visible = np.tile(seen, (heads // groups, 1))
-    now = op("Where", constant(visible), _product(scaled, new_keys), nothing)
+    now = _product(scaled, new_keys)
+    if not seen.all():
+        now = op("Where", constant(np.tile(seen, (heads // groups, 1))), now, nothing)
     chances = op("Softmax", op("Concat", before, now, axis=-1), axis=-1)
     parts = op("Split", chances, constant(np.array([positions, rows])), axis=-1, n_outputs=2)
     mixed = op("Add", op("MatMul", parts[0], values), op("MatMul", parts[1], new_values))

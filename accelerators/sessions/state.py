@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import aligned_empty
+from accelerators.arrays.layout import aligned_zeros
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
 from accelerators.process.regular import open_regular
@@ -54,10 +54,11 @@ def _part(array: Array, axis: int | None, length: int) -> Array:
 
 
 def with_room(array: Array, axis: int, room: int) -> Array:
-    """A copy with room for so many positions. Memory that nothing was written to is not taken."""
+    """A copy with room for so many positions. Behind what counts are zeros: a device without a kernel for such a cache multiplies
+    them by nothing, which of NaN makes NaN. Memory that nothing was written to is not taken."""
     shape = list(array.shape)
     shape[axis] = room
-    larger = aligned_empty(shape, array.dtype, ALIGNMENT)
+    larger = aligned_zeros(shape, array.dtype, ALIGNMENT)
     _part(larger, axis, array.shape[axis])[...] = array
     return larger
 

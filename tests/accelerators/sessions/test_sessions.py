@@ -63,6 +63,11 @@ def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> Non
     assert session.notes == ()
     assert session.length == 7
     assert np.allclose(np.concatenate([first, *rest], axis=1), wanted, atol=1e-5)
+    steps = session._decoder._steps
+    assert {size.rows for size in steps} >= {1, 4}
+    for step in steps.values():  # No pass has made the body of the call another one, by which the kernel would not be known.
+        assert [kernel.schedule for kernel in step.kernels()].count("cached attention") == sizes.layers
+    assert all(not array[:, :, 7:].any() for array in session._state.arrays.values())
 
 
 @pytest.mark.parametrize("device", ["HETERO:onnxruntime,reference", "HETERO:openvino,reference", "reference"])
