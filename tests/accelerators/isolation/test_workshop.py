@@ -14,6 +14,7 @@ from accelerators.isolation.afar import Workshop
 from accelerators.isolation.process import Child, Limit, origin_of
 from accelerators.process.behind import lowered
 from accelerators.process.cores import all_but_one_core, default_threads
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere no process is kept off a core")
 
@@ -34,5 +35,6 @@ def test_it_leaves_a_core_to_the_calls_and_has_a_lower_priority(child: Child) ->
 
 
 def test_its_kernels_are_for_all_threads_of_the_calls(child: Child) -> None:
-    variables = Path(f"/proc/{child.number}/environ").read_bytes().split(b"\0")
-    assert f"TVM_NUM_THREADS={default_threads()}".encode() in variables
+    variables = Path(f"/proc/{child.number}/environ")
+    assert until(lambda: bool(variables.read_bytes()), 30.0), "a program that has only just begun shows none yet"
+    assert f"TVM_NUM_THREADS={default_threads()}".encode() in variables.read_bytes().split(b"\0")
