@@ -9,12 +9,11 @@ import pytest
 
 import partita as pt
 from accelerators.tvm.sizes import enough_rows
-from tests.accelerators.tvm.any_size import numbers, random, specialized
+from tests.accelerators.tvm.any_size import numbers, random
+from tests.accelerators.tvm.test_quantized_any_size import check_alike, quantized, scale, weight
 from tests.accelerators.tvm.test_quantized_any_size import layers as products
-from tests.accelerators.tvm.test_quantized_any_size import quantized, scale, weight
 from tests.accelerators.tvm.test_quantized_images import layers
 
-CONFIG = {"CACHE_DIR": ""}
 LAYERS = "sampled,same,groups,depthwise,largest,mean of a window,classified", "residual,joined,enlarged,repeated,phases"
 """Layers of images, those of a graph behind each other."""
 
@@ -26,14 +25,8 @@ def any_rows(opencl: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def agrees(graph: pt.Graph, feeds: list[dict[str, Any]]) -> list[str]:
-    """One compilation, whose numbers are those of the kernels of `cpu` for each size; the names of its kernels."""
-    model, wanted = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "cpu", config={**CONFIG, "ANY_SIZE": False})
-    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
-    for feed in feeds:
-        for ours, theirs in zip(model(feed), wanted(feed), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-    assert specialized(model).sizes == ()
-    return [kernel.schedule for kernel in model.kernels()]
+    """The names of the kernels, which make the integers that `cpu` makes."""
+    return [kernel.schedule for kernel in check_alike(graph, feeds, device="opencl").kernels()]
 
 
 @pytest.mark.parametrize("names", LAYERS)

@@ -32,10 +32,11 @@ def weight(*shape: int, axis: int = 0) -> pt.Node:
     return pt.op("DequantizeLinear", integers, scales, pt.constant(np.zeros(shape[axis], np.int8)), axis=axis)
 
 
-def check_alike(graph: pt.Graph, feeds: list[dict[str, Any]], threads: int = 1) -> Any:
-    """One compilation, whose numbers are those of the kernels for each size, to the last bit."""
-    config = {"NUM_THREADS": threads}
-    model, apart = pt.compile(graph, "cpu", config=config), pt.compile(graph, "cpu", config={**config, "ANY_SIZE": False})
+def check_alike(graph: pt.Graph, feeds: list[dict[str, Any]], threads: int = 1, device: str = "cpu") -> Any:
+    """One compilation for the device, whose numbers are those of the kernels of `cpu` for each size, to the last bit."""
+    own = {"NUM_THREADS": threads}
+    model = pt.compile(graph, device, config=own if device == "cpu" else {"CACHE_DIR": ""})
+    apart = pt.compile(graph, "cpu", config={**own, "ANY_SIZE": False})
     assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
     for feed in feeds:
         for a, b in zip(model(feed), apart(feed), strict=True):
