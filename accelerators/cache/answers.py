@@ -53,7 +53,7 @@ def _read(path: Path) -> dict[str, bool | str]:
     """The answers; none if the file is missing, or not what was written."""
     try:
         private_folder(path.parents[1])
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             data = file.read()
         if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
             return {}

@@ -157,6 +157,8 @@ class _Caching:
         more = (stored.weights,) if stored.weights else ()
         meta, names = stored.meta, _op_names(self.graph)
         try:
+            if Key(**meta["key"]) != self.key:
+                raise Damaged("it was written for another subgraph: its key is not the one that its name stands for")
             renamed = dict(zip(meta["names"], names, strict=True))
             story = CompileStory(True, str(meta["because"]), float(meta["seconds"]), read_work(meta["work"], renamed))
         except (LookupError, TypeError, ValueError) as error:
@@ -201,8 +203,8 @@ class _Caching:
         warnings.warn(f"subgraph {self.graph.name!r} is not cached: {error}", stacklevel=3)
 
     def reason(self) -> tuple[tuple[str, ...], str]:
-        """Why it had to be compiled: the parts of the key that differ from the entry most like it, and in words. Only entries
-        that were used lately are looked at."""
+        """Why it had to be compiled: the parts of the key that differ from the entry of the same model most like it, and in
+        words. Only entries that were used lately are compared."""
         if self.damage is not None:
             return (), f"its entry was damaged: {self.damage}"
         closest: tuple[str, ...] | None = None
@@ -214,7 +216,8 @@ class _Caching:
                 key = Key(**meta["key"])
             except (Damaged, OSError, KeyError, TypeError):
                 continue
-            if key.device != self.key.device or not (key.body == self.key.body or meta["subgraph"] == self.graph.name):
+            similar = key.body == self.key.body or meta["subgraph"] == self.graph.name
+            if key.device != self.key.device or meta["model"] != self.model or not similar:
                 continue
             differing = self.key.differences(key)
             if differing and (closest is None or len(differing) < len(closest)):

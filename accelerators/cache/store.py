@@ -113,7 +113,7 @@ class Store:
     def meta(self, key: str) -> Mapping[str, Any]:
         """The metadata of an entry, with its "bytes" and the time when it was "used". Its code is not read."""
         path = self._entries / key
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             state, words = os.fstat(file.fileno()), _words(file)
         return {**words, "used": state.st_mtime, "bytes": state.st_size}
 
@@ -155,7 +155,7 @@ class Store:
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
     """The metadata and code of an entry; Damaged if a single bit was changed."""
-    with open_regular(path) as file:
+    with open_regular(path, follow=False) as file:
         words, code = _words(file), file.read()
     if hashlib.sha256(code).hexdigest() != words["code"]:
         raise Damaged("the checksum of its code is wrong")

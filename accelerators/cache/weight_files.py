@@ -106,7 +106,7 @@ _guard = Guard()
 
 def _mapped(path: Path) -> Array:
     """Map the file; changes to the mapping stay in this process. A damaged file is removed."""
-    state = path.stat()
+    state = path.lstat()
     fresh = _written.pop(str(path), None) == _state(state)
     with _guard.lock:
         known = _files.get(str(path))
@@ -115,7 +115,7 @@ def _mapped(path: Path) -> Array:
     if known is not None:
         return known
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             # What is read by way of a mapping would count among what the process holds.
             whole = fresh or hashlib.file_digest(file, "sha256").hexdigest() == path.name
             array = np.memmap(file, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)

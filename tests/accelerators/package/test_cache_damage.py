@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import partita as pt
 from accelerators.cache import answers, clear, explain, list_entries
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import MAGIC, Store
@@ -171,3 +172,39 @@ def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Pat
     with pytest.raises(Damaged, match="no name of a file of weights"):
         store.read("ab" * 32)
     assert (outside.read_bytes(), outside.stat().st_mtime_ns) == (b"precious", before)
+
+
+def one_op(op):
+    x = pt.variable("x", "float32", (4,))
+    return pt.Graph([pt.op(op, x, name="y")], name=op)
+
+
+def test_an_entry_under_another_key_is_refused(compiles, cache_home):
+    x = np.float32([-1, 2, -3, 4])
+    pt.compile(one_op("Neg"), "cpu")
+    (neg,) = (cache_home / "entries").iterdir()
+    kept = neg.read_bytes()
+    neg.unlink()
+    pt.compile(one_op("Relu"), "cpu")
+    (relu,) = (cache_home / "entries").iterdir()
+    relu.write_bytes(kept)
+    np.testing.assert_array_equal(pt.compile(one_op("Relu"), "cpu")(x)[0], [0, 2, 0, 4])
+    assert len(compiles) == 3
+    assert "it was written for another subgraph" in explain()
+
+
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_a_link_in_the_place_of_a_file_is_refused(part, compiles, cache_home, tmp_path):
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.rename(tmp_path / path.name)
+        path.symlink_to(tmp_path / path.name)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2
+    assert not any(path.is_symlink() for path in (cache_home / part).iterdir())
+
+
+def test_the_reason_compares_with_entries_of_the_same_model_alone(compiles, cache_home):
+    pt.compile(one_op("Neg"), "cpu")
+    model = pt.compile(one_op("Relu"), "cpu")
+    assert [row.story.because for row in model.report.subgraphs] == ["it is the first of its kind"]
