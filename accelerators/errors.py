@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from graph.errors import PartitaError
 
@@ -54,12 +56,40 @@ class RunError(AcceleratorError):
 
 @contextmanager
 def asking(where: str) -> Iterator[None]:
-    """A context in which an error that a device raises becomes one of ours that says where; our own errors stay as
-    they are.
-    """
+    """A context in which an error that a device raises says where; one that is not ours becomes an AcceleratorError."""
     try:
         yield
-    except PartitaError:
+    except PartitaError as error:
+        error.within(where)
         raise
     except Exception as error:
-        raise AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where) from error
+        raise raised(error, where) from error
+
+
+def raised(error: Exception, where: str) -> AcceleratorError:
+    """The error of a device that is none of ours, as one of ours."""
+    return AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where)
+
+
+def names_hooks(cls: type, hooks: Iterable[str], owner: Callable[[Any], str]) -> None:
+    """Make the errors of these methods name the method and its owner, such as "device 'cpu'", where the class defines them."""
+    for hook in hooks:
+        if hook in cls.__dict__:
+            setattr(cls, hook, _named(cls.__dict__[hook], hook, owner))
+
+
+def _named(method: Callable[..., Any], hook: str, owner: Callable[[Any], str]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def called(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method(self, *args, **options)
+        except PartitaError as error:
+            whose = owner(self)
+            if error.where is not None and f"{hook} of {whose}" not in error.where:
+                error.where = error.where.removeprefix(whose).removeprefix(", ") or None
+            error.within(f"{hook} of {whose}")
+            raise
+        except Exception as error:
+            raise raised(error, f"{hook} of {owner(self)}") from error
+
+    return called

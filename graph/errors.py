@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 
@@ -21,6 +22,12 @@ class PartitaError(Exception):
         if remedy:
             parts.append(remedy if remedy.endswith((".", "?", "!")) else f"{remedy}.")
         super().__init__("\n  ".join(parts))
+
+    def within(self, where: str) -> Self:
+        """The same error, with this place before its own unless it is named there."""
+        if self.where is None or where not in self.where:
+            PartitaError.__init__(self, self.cause, where=f"{where}, {self.where}" if self.where else where, remedy=self.remedy)
+        return self
 
 
 class GraphError(PartitaError):

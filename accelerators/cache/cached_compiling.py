@@ -148,6 +148,8 @@ class _Caching:
         except OSError:
             return None
         except (Damaged, AcceleratorError) as error:
+            if isinstance(error.__cause__, OSError):
+                return None
             self.damage = str(error)
             with contextlib.suppress(OSError):  # An entry that cannot be removed is not used either.
                 self.store.remove(self.key.digest)

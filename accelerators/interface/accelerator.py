@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import AcceleratorError, BadConfig, NotSupported, UnknownKey
+from accelerators.errors import BadConfig, NotSupported, UnknownKey, names_hooks
 from accelerators.interface.compile_story import CompileStory, KernelWork
 from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from accelerators.interface.second_level import SecondLevel
 from accelerators.interface.turns import Turn
-from graph.errors import PartitaError, did_you_mean
+from graph.errors import did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
 
@@ -77,6 +77,11 @@ class CompiledSubgraph:
     """What each kernel took to compile, where the device tells."""
     story: CompileStory | None = None
     """Why it was compiled, and where the time went; None where that is not known."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """The errors of the class's hooks name them."""
+        super().__init_subclass__(**options)
+        names_hooks(cls, ("export", "export_weights", "profile_rows"), lambda self: type(self).__name__)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
@@ -159,6 +164,16 @@ CompileStatic = Callable[[Graph], CompiledSubgraph]
 """Compiles a graph, or finds it in the cache."""
 
 
+def _completed(compile: Callable[[Any, Graph, Mapping[str, Any]], CompiledSubgraph]) -> Any:
+    """The method, which is given a value for each key: whoever calls it may name a few."""
+
+    @functools.wraps(compile)
+    def completed(self: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
+        return compile(self, graph, config if self._config.keys() <= config.keys() else self.full_config(config))
+
+    return completed
+
+
 def _where_it_is_asked_for(query: Query) -> Query:
     """The method, which a child process runs if the device's own configuration says ISOLATE."""
 
@@ -170,6 +185,10 @@ def _where_it_is_asked_for(query: Query) -> Query:
         return query(self, graph) if device is self else device.query(graph)
 
     return asked
+
+
+_NAMED = ("transform", "import_", "may_cache", "identity", "meaning", "misfit", "metrics", "second_level", "tune", "any_size")
+"""The hooks whose errors name them here; those of `query`, `compile` and `run` are named where these are called."""
 
 
 class Accelerator:
@@ -219,10 +238,14 @@ class Accelerator:
     _supports_takes_config: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whether `supports` has a third argument is settled here, once; a `query` of the class's own obeys ISOLATE too."""
+        """Whether `supports` has a third argument is settled here, once; a `query` of the class's own obeys ISOLATE too, its
+        `compile` is given a value for each key, and the errors of its hooks name them."""
         super().__init_subclass__(**options)
         if "query" in cls.__dict__:
             cls.query = _where_it_is_asked_for(cls.__dict__["query"])  # type: ignore[method-assign]
+        if "compile" in cls.__dict__:
+            cls.compile = _completed(cls.__dict__["compile"])  # type: ignore[method-assign]
+        names_hooks(cls, _NAMED, lambda self: f"device {self.name!r}")
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
         cls._supports_takes_config = len(named) > len(("self", "node", "graph"))
@@ -404,14 +427,8 @@ class Accelerator:
             )
 
     def _metric_list(self, metric: str, at: Mapping[str, Any] | None = None) -> list[Any]:
-        """A metric that is a list; whatever a plugin raises is an error of its own."""
-        try:
-            return list(self.get_metric(metric, at) if at else self.get_metric(metric))
-        except PartitaError:
-            raise
-        except Exception as error:
-            cause = f"its metrics raise {type(error).__name__}: {error}"
-            raise AcceleratorError(cause, where=f"device {self.name!r}") from error
+        """A metric that is a list."""
+        return list(self.get_metric(metric, at) if at else self.get_metric(metric))
 
     def full_config(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """A value for every key: the given ones over the accelerator's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from accelerators.package.plan import plan_of
 from accelerators.running.compiled_model import CompiledModel
 from graph.graph import Graph
 from graph.logs import logger
+from graph.types import Array
 from graph.words import counted
 
 
@@ -90,7 +91,7 @@ class _Exporting:
             "body": self.member(f"bodies/{number}.onnx", self.onnx(body)),
             "whole": whole,
             "code": self.member(f"code/{number}", self.code(unit, compiled)) if own_form else None,
-            "weights": [self.arrays.row(array) for array in compiled.export_weights()] if own_form else [],
+            "weights": [self.arrays.row(array) for array in self.weights(unit, compiled)] if own_form else [],
             "any_size": self.any_size(unit, compiled, number) if isinstance(compiled, SpecializedSubgraph) else None,
         }
 
@@ -103,12 +104,18 @@ class _Exporting:
             code = bytes(kernels.export())
         except NotSupported:
             return None  # The body travels, and is compiled where it arrives.
-        weights = [self.arrays.row(array) for array in kernels.export_weights()]
+        weights = [self.arrays.row(array) for array in self.weights(unit, kernels)]
         return {"code": self.member(f"code/{number}", code), "weights": weights}
 
     def code(self, unit: Unit, compiled: CompiledSubgraph) -> bytes:
         try:
             return bytes(compiled.export())
+        except Exception as error:
+            raise unit.failure(error) from error
+
+    def weights(self, unit: Unit, compiled: CompiledSubgraph) -> Sequence[Array]:
+        try:
+            return compiled.export_weights()
         except Exception as error:
             raise unit.failure(error) from error
 

@@ -155,12 +155,16 @@ class _Importing:
             others = self.others()
             return None if others is None else self.anew(row, body, others, values, f"there is no device {row['device']!r}")
         config = values[device.label]
-        differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
-        if differs is None:
-            try:
+        try:
+            device.accelerator.check_device_id(config["DEVICE_ID"])
+            differs = device.accelerator.misfit(row["identity"], config) if row["code"] is not None else None
+            if differs is None:
                 return self.imported(row, device, body, config)
-            except PartitaError as error:
-                differs = error.cause
+        except PartitaError as error:
+            if isinstance(error.__cause__, OSError):
+                where = f"{self.package.where}, {error.where}"
+                raise PackageError(f"it cannot be imported: {error.__cause__}", where=where) from error
+            differs = f"{error.where}: {error.cause}" if error.where else error.cause
         if self.recompile is False:
             self.misfits.append(f"subgraph {row['name']!r} does not fit device {device.label!r} here: {differs}")
             return None
@@ -217,6 +221,11 @@ class _Importing:
         refused = []
         for device in devices:
             config = values[device.label]
+            try:
+                device.accelerator.check_device_id(config["DEVICE_ID"])
+            except BadConfig as error:
+                refused.append(f"{device.label}: {error.cause}")
+                continue
             answers = in_its_place(device.accelerator, config).configured(config).query(body)
             reasons = [why_not for why_not in answers.values() if why_not is not True]
             if not reasons:

@@ -234,7 +234,10 @@ class Measurement:
             start, cpu = perf_counter_ns(), thread_time_ns()
             run()
             real_us, cpu_us = (perf_counter_ns() - start) / 1e3, (thread_time_ns() - cpu) / 1e3
-            device_rows = () if isinstance(step, CopyStep) else step.unit.compiled.profile_rows()
+            try:
+                device_rows = () if isinstance(step, CopyStep) else step.unit.compiled.profile_rows()
+            except Exception as error:
+                raise step.unit.failure(error) from error
         label = step.unit.device.label
         if isinstance(step, RunStep):
             rows = _unit_rows(step, device_rows, real_us, cpu_us)

@@ -142,7 +142,7 @@ def raising(self):
     [
         ({"subgraph_property": lambda self: None}, "subgraph_property of device 'odd': it returned None, not a SubgraphProperty"),
         ({"subgraph_property": raising}, "subgraph_property of device 'odd': it raised ValueError: boo"),
-        ({"transform": lambda self, graph: raising(self)}, "query of device 'odd': it raised ValueError: boo"),
+        ({"transform": lambda self, graph: raising(self)}, "transform of device 'odd': it raised ValueError: boo"),
         ({"__init__": lambda self: None}, "device 'odd' of registered: its constructor does not call super().__init__()"),
     ],
 )
@@ -159,13 +159,69 @@ def test_errors_name_the_device(members, message):
     assert message in str(caught.value)
 
 
+def complaining(self, *args):
+    raise pt.PartitaError("boo", where="table 3", remedy="Ask somebody else")
+
+
+HOOKS = ["import_", "export", "export_weights", "transform", "identity", "profile_rows", "metrics", "misfit"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("kind", [raising, complaining])
+def test_errors_of_hooks_name_device_and_hook(hook, kind, tmp_path):
+    from accelerators.interface.query import query_through_transform
+
+    class Compiled(CompiledSubgraph):
+        def run(self, inputs, out=None):
+            return [np.abs(inputs[0])]
+
+        def export(self):
+            return b"abs"
+
+    def broken(self, *args):
+        return kind(self)
+
+    of_subgraph = hook in ("export", "export_weights", "profile_rows")
+    compiled = type("Odd", (Compiled,), {hook: broken}) if of_subgraph else Compiled
+    members = {"config_keys": {}, "compile": lambda self, graph, config: compiled(), "import_": lambda *args: compiled()}
+    x = pt.variable("x", "float32", (4,))
+    g = pt.Graph([pt.op("Abs", x, name="y")], name="g")
+    broken_device = device("odd", "Abs", **{**members, **({} if of_subgraph else {hook: broken})})
+    with broken_device, pytest.raises(pt.PartitaError) as caught:
+        query_through_transform(accelerator("odd"), g)
+        accelerator("odd").get_metric("AVAILABLE_DEVICES")
+        model = pt.compile(g, "odd", {"PERF_COUNT": True})
+        model.profile(X)
+        model.export(tmp_path / "g.partita")
+        pt.import_model(tmp_path / "g.partita")
+    text = str(caught.value)
+    assert f"{hook} of " in text and "'odd'" in text and "boo" in text
+    if kind is complaining:
+        assert "table 3" in text
+
+
+def test_compile_completes_a_partial_configuration():
+    seen = []
+
+    def kept(self, graph, config):
+        seen.append(dict(config))
+        return returning(list)(graph)
+
+    with device("odd", config_keys={"SPEED": 3}, compile=kept):
+        accelerator("odd").compile(alternating(), {"KEY_SPEED": 4})
+        accelerator("odd").compile(alternating(), {})
+        with pytest.raises(pt.UnknownKey, match="'SPEEED'"):
+            accelerator("odd").compile(alternating(), {"SPEEED": 4})
+    assert [(one["SPEED"], one["PERF_COUNT"]) for one in seen] == [(4, False), (3, False)]
+
+
 def test_metrics_that_raise_are_listed_and_break_nothing():
     with device("odd", metrics=raising):
         listed = {info.name: info for info in pt.devices()}
-        assert not listed["odd"].usable and listed["odd"].detail == "its metrics raise ValueError: boo"
+        assert not listed["odd"].usable and listed["odd"].detail == "metrics of device 'odd': it raised ValueError: boo"
         assert listed["reference"].usable
         assert pt.compile(alternating(), "odd")(X) is not None
-        with pytest.raises(pt.AcceleratorError, match="device 'odd': its metrics raise ValueError: boo"):
+        with pytest.raises(pt.AcceleratorError, match="metrics of device 'odd': it raised ValueError: boo"):
             pt.compile(alternating(), "odd", {"PRECISION": "f16"})
 
 

@@ -247,5 +247,5 @@ def test_a_value_that_the_importer_says_counts_even_if_it_is_the_default(tmp_pat
 def test_without_a_place_for_temporary_files_nothing_is_imported(tmp_path, monkeypatch):
     compiled("cpu").export(tmp_path / "net.partita")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(pt.PartitaError, match=r"net.partita: it cannot be imported: .*No such file or directory"):
+    with pytest.raises(pt.PartitaError, match=r"net.partita, import_ of device 'cpu': it cannot be imported: .*No such file"):
         pt.import_model(tmp_path / "net.partita")

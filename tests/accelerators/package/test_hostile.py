@@ -123,6 +123,16 @@ def test_values_are_checked_as_the_callers_are(exported, tmp_path):
         refused(forge(exported(), tmp_path / "evil.partita", giving(**values)), f"{key} cannot be")
 
 
+@pytest.mark.parametrize("name", ["openvino", "onnxruntime", "reference"])
+@pytest.mark.parametrize("device_id", ["/etc/passwd", "HETERO:CPU", "7"])
+def test_a_device_that_the_file_names_is_one_of_those_there_are(name, device_id, exported, tmp_path):
+    if name != "reference":
+        pytest.importorskip(name)
+    evil = forge(exported(name), tmp_path / "evil.partita", giving(DEVICE_ID=device_id))
+    for options in ({}, {"recompile": True}):
+        refused(evil, f"DEVICE_ID cannot be '{device_id}'", **options)
+
+
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime", "openvino"])
 def test_a_file_asks_for_no_more_threads_than_a_machine_has(name, exported, tmp_path):
     pytest.importorskip("tvm" if name == "cpu" else name)
