@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from graph.errors import TypeMismatch
@@ -21,6 +19,7 @@ from graph.protos import TypeReader
 from passes import frames
 from passes.inference_child import type_bytes, type_of
 from passes.opaque import answer_hidden
+from passes.python_child import environment, module_command
 from passes.settings import settings
 
 STARTING = 60.0
@@ -31,7 +30,7 @@ LONGEST = 120.0
 
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
-COMMAND = [sys.executable, "-P", "-m", "passes.inference_child"]
+COMMAND = module_command("passes.inference_child")
 """The command that starts the child."""
 
 
@@ -73,11 +72,8 @@ class _Child:
     """The process, as this one sees it."""
 
     def __init__(self) -> None:
-        root = str(Path(__file__).resolve().parents[1])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.process = subprocess.Popen(
-            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment()
         )
         self.reader = TypeReader()
         self.started = False

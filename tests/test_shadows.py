@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import partita as pt
@@ -13,6 +16,7 @@ from accelerators.isolation import process
 from accelerators.tvm.query import trial_process
 from partita._house import PACKAGES
 from passes import inference
+from passes.settings import settings
 from tests.test_house import ROOT
 
 WORKS = """
@@ -71,6 +75,75 @@ def test_no_process_that_we_start_looks_in_the_folder_it_starts_in(tmp_path: Pat
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert b"nobody asked for it" not in done.stdout and b"No module named" not in done.stderr
+
+
+def infer() -> None:
+    settings.isolate_inference = True
+    try:
+        inference.stop_isolation()
+        pt.apply_pass(small(), "InferShape")
+    finally:
+        settings.isolate_inference = False
+        inference.stop_isolation()
+
+
+def compile_isolated() -> None:
+    process.end_processes()
+    assert pt.compile(small(), "reference", config={"ISOLATE": True})(np.ones((2, 3), np.float32))[0].shape == (2, 3)
+    process.end_processes()
+
+
+def compile_several() -> None:
+    pt.compile_many([small()], "reference")
+
+
+def map_over_processes() -> None:
+    assert len(list(pt.map_batches([np.ones((2, 3), np.float32)], pt.compile(small(), "reference"), workers=1))) == 1
+
+
+def try_a_body() -> None:
+    trials = trial_process.TrialProcess()
+    assert trials._ready() is None
+    trials.stop()
+
+
+def small() -> pt.Graph:
+    return pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 3)))])
+
+
+@pytest.mark.parametrize("start", [infer, compile_isolated, compile_several, map_over_processes, try_a_body])
+def test_no_child_runs_a_file_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Callable[[], None]
+) -> None:
+    """Nor where an empty entry of PYTHONPATH, as `$PYTHONPATH:/some/folder` leaves one, names that folder."""
+    if start is try_a_body:
+        pytest.importorskip("tvm")
+    for name in ("json", "socket", "numpy", "onnx", "graph", "sitecustomize", "partita"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r}); raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f":{ROOT}:")
+    monkeypatch.setattr(sys, "path", ["", *sys.path, str(tmp_path)])
+    start()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
+def test_no_worker_of_ray_runs_a_file_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray puts that folder on their path before all others."""
+    import ray
+
+    for name in ("numpy", "onnx", "graph", "attr"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r}); raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        array = np.ones((2, 3), np.float32)
+        assert len(list(pt.map_batches([array], pt.compile(small(), "reference"), workers=1, executor="ray"))) == 1
+        pt.compile_many([small()], "reference", executor="ray")
+    finally:
+        ray.shutdown()
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("line", ["import graph", "from graph import own", "import graph.own", "def f():\n    import graph\nf()"])

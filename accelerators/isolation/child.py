@@ -164,6 +164,7 @@ def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:
 
 def _device_of(origin: Mapping[str, Any]) -> Accelerator:
     """The device: an instance of its class, which is where the parent has listed it."""
+    sys.path += origin["folders"]
     if origin["path"]:
         spec = importlib.util.spec_from_file_location("__partita_main__", origin["path"])
         assert spec is not None and spec.loader is not None

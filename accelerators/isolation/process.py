@@ -9,7 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,14 +20,13 @@ from accelerators.isolation.memory import Packing, SharedMemory
 from accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
 from accelerators.process.ending import when_the_door_is_closed
 from accelerators.process.forking import Guard, renewed_in_children
+from passes.python_child import environment, implicit_path, module_command
 
 STARTING = 60.0
 """Seconds that a child has until the device is there."""
 
-COMMAND = [sys.executable, "-P", "-m", "accelerators.isolation.child"]
+COMMAND = module_command("accelerators.isolation.child")
 """The command that starts a child."""
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @attrs.frozen(slots=True)
@@ -98,8 +96,9 @@ class Child:
         self._socket, theirs = socket_pair()
         alive, self._life = pipe()
         given = (theirs.fileno(), alive, self.requests.file, self.replies.file)
-        paths = [str(ROOT), *(os.path.abspath(path) for path in sys.path)]
-        environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
+        self._last = implicit_path()
+        """The folders that a child looks into when a module is nowhere else."""
+        paths = [path for path in sys.path if path not in self._last]
         try:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, given)],
@@ -107,7 +106,7 @@ class Child:
                 stdout=ERRORS if errors is None else errors,
                 stderr=errors,
                 pass_fds=given,
-                env=environment,
+                env=environment(paths, **variables),
                 start_new_session=not quiet,  # Ctrl-C is for the parent, which ends its children itself.
                 process_group=0 if quiet else None,
             )
@@ -129,7 +128,8 @@ class Child:
 
     def start(self, limit: Limit) -> None:
         """Have it make the device within this time."""
-        self.ask(attrs.asdict(self.origin), Packing(), Task("while it was started", limit, AcceleratorError))
+        question = {**attrs.asdict(self.origin), "folders": [os.path.abspath(path) for path in self._last]}
+        self.ask(question, Packing(), Task("while it was started", limit, AcceleratorError))
 
     def ask(self, question: Mapping[str, Any], packing: Packing, task: Task) -> Any:
         """The answer to a question whose arrays are in the packing. What the child could not do is an error."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,8 @@ from accelerators.cache.store import Store
 from accelerators.errors import CompileError
 from graph.logs import logger
 from graph.words import first_line
-from partita.mapping.on_ray import RESTARTS, connected
+from partita.mapping.on_ray import RESTARTS, call_by_name, connected, folders_of_ray
+from passes.python_child import environment, module_command
 
 CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
 """How the setting is spelled that names a folder: workers do not share it."""
@@ -40,13 +39,13 @@ class Entry:
 def compile_on_ray(models: Mapping[str, bytes], question: str, config: Mapping[str, Any], workers: int | None) -> None:
     """Have each of the models, by name as ONNX files, compiled by a task; what they leave is added to our caches."""
     ray = connected("compile_many(executor='ray')")
-    task = ray.remote(max_retries=RESTARTS, num_cpus=1)(_compiled)
+    task, last = ray.remote(max_retries=RESTARTS, num_cpus=1)(call_by_name), folders_of_ray()
     running: dict[Any, str] = {}
     waiting = list(models.items())
     while waiting or running:
         while waiting and (workers is None or len(running) < workers):
             name, model = waiting.pop(0)
-            running[task.remote(model, question)] = name
+            running[task.remote(last, __name__, compiled_entries.__name__, model, question)] = name
         (done,), _ = ray.wait(list(running), num_returns=1)
         name = running.pop(done)
         try:
@@ -66,15 +65,13 @@ def without_folders(config: Any) -> Any:
     return {key: without_folders(value) for key, value in config.items() if str(key).upper() not in CACHE_DIR}
 
 
-def _compiled(model: bytes, question: str) -> list[Entry] | str:
+def compiled_entries(model: bytes, question: str) -> list[Entry] | str:
     """Run by a worker: the entries, or what a process that failed said."""
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model)
-        command = [sys.executable, "-m", "partita.mapping.compiler", str(path)]
-        paths = os.pathsep.join(entry for entry in sys.path if entry)
-        environment = {**os.environ, "XDG_CACHE_HOME": folder, "PYTHONPATH": paths}
-        done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=environment)
+        command, variables = module_command("partita.mapping.compiler", str(path)), environment(XDG_CACHE_HOME=folder)
+        done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=variables)
         if done.returncode:
             return f"the process that compiled it ended ({done.returncode}): {done.stderr.strip()[-SHOWN:]}"
         return _entries(Path(folder) / "partita")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -21,6 +20,7 @@ from graph.graph import Graph
 from graph.readers import load
 from graph.writers import save
 from partita.mapping.compiling_on_ray import SHOWN, compile_on_ray, without_folders
+from passes.python_child import environment, module_command
 
 EXECUTORS = ("processes", "ray", "serial")
 
@@ -77,8 +77,8 @@ def _question(device: str | Sequence[str] | None, config: Mapping[str, Any]) -> 
 
 def _compile_elsewhere(path: Path, question: str, name: str) -> None:
     """Compile one model in a process; what it says is wrong with it, this process says again when it compiles it."""
-    command = [sys.executable, "-m", "partita.mapping.compiler", str(path)]
-    done = subprocess.run(command, input=question, capture_output=True, text=True, check=False)
+    command = module_command("partita.mapping.compiler", str(path))
+    done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:
         cause = f"the process that compiled it ended ({done.returncode}): {done.stderr.strip()[-SHOWN:]}"
         raise CompileError(cause, where=f"model {name!r}", remedy="Compile it alone: pt.compile")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -14,6 +16,7 @@ from accelerators.errors import RunError
 from graph.errors import MissingDependency
 from graph.words import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
+from passes.python_child import ROOT, search_path
 
 RESTARTS = 3
 """So often an input is given to another worker where one ended on it."""
@@ -22,7 +25,11 @@ RESTARTS = 3
 class _Actor:
     """A process of the cluster that holds the model."""
 
-    def __init__(self, package: bytes) -> None:
+    def __init__(self, package: bytes, last: list[str]) -> None:
+        import sys
+
+        sys.path.sort(key=last.__contains__)
+
         import tempfile
         from pathlib import Path
 
@@ -62,7 +69,26 @@ def connected(purpose: str) -> Any:
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
+    # What is sent by name is imported by a worker before any code of ours runs there.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     return ray
+
+
+def call_by_name(last: list[str], module: str, name: str, *arguments: Any) -> Any:
+    """The result of a function of a module that is imported in this process of the cluster.
+
+    Ray puts the folders that nobody named before all others on the path of its processes; here they come last."""
+    import sys
+    from importlib import import_module
+
+    sys.path.sort(key=last.__contains__)
+    return getattr(import_module(module), name)(*arguments)
+
+
+def folders_of_ray() -> list[str]:
+    """The folders that Ray puts on the path of its processes, unless PYTHONPATH names them or ours are in them."""
+    folders = {os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))}
+    return sorted(folders - {*search_path(), str(ROOT)})
 
 
 @attrs.define(slots=True, eq=False)
@@ -85,8 +111,9 @@ class _Crew:
     def __init__(self, ray: Any, package: bytes, count: int) -> None:
         self._ray = ray
         self._package = ray.put(package)
+        self._last = folders_of_ray()
         self._kind = ray.remote(num_cpus=1)(_Actor)
-        self._here = [self._kind.remote(self._package) for _ in range(count)]
+        self._here = [self._kind.remote(self._package, self._last) for _ in range(count)]
         self._coming: dict[Any, Any] = {}
         """Those that are started, by Ray's name for what they say when they are ready."""
         self._turn = 0
@@ -100,7 +127,7 @@ class _Crew:
         """Start another in place of an actor that ended."""
         if actor in self._here:
             self._here.remove(actor)
-            new = self._kind.remote(self._package)
+            new = self._kind.remote(self._package, self._last)
             self._coming[new.ready.remote()] = new
 
     def close(self) -> None:

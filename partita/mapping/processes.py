@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -17,6 +16,7 @@ from graph.logs import logger
 from graph.words import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 from partita.mapping.frames import Frame, frame_of, read_frame
+from passes.python_child import environment, module_command
 
 Result = dict[str, Array] | BaseException
 """The outputs of a call by name, or what went wrong."""
@@ -110,9 +110,9 @@ class Worker:
             if self._is_over:
                 raise RunError("the work was given up", where="map_batches")
             if self._process is None:
-                command = [sys.executable, "-m", "partita.mapping.worker", self._path]
+                command, pipe = module_command("partita.mapping.worker", self._path), subprocess.PIPE
                 try:
-                    self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                    self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment())
                 except OSError as error:
                     cause = f"no worker can be started: {first_line(error)}"
                     remedy = "Take fewer workers, or raise the system's limits"

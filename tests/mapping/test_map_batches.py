@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
 
 def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model().export(tmp_path / "small.partita")
-    monkeypatch.setattr("partita.mapping.processes.sys.executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", "/bin/false")
     crew = Crew(str(tmp_path / "small.partita"), 2, 4)
     with pytest.raises(pt.RunError, match=r"input 0: 3 workers ended on it\n  Look at this input"):
         next(crew.results(iter([{"x": x} for x in inputs(1)])))

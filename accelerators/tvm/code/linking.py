@@ -25,6 +25,7 @@ from accelerators.tvm.machine.library import compiling, function, part, tvm
 from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
 from accelerators.tvm.run.runtime import load_library
+from passes.python_child import environment, module_command
 
 _ON_LINUX = sys.platform.startswith("linux")
 
@@ -68,7 +69,7 @@ def tools() -> Tools | None:
     if not _ON_LINUX:
         return None
     if has_ziglang():
-        zig = (sys.executable, "-P", "-m", "ziglang")
+        zig = tuple(module_command("ziglang"))
         return Tools((*zig, "ld.lld", "-shared"), (), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
     linker = shutil.which("ld") or shutil.which("ld.lld")
     return Tools((linker, "-shared"), (), ()) if linker else None
@@ -99,7 +100,7 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
     if programs is None:
         raise NotSupported(MISSING, remedy=NEEDED)
     command = [*programs.link, "-o", path, *files, *programs.libraries]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:
         raise OSError(done.stderr or f"{programs.link[0]} fails")
 

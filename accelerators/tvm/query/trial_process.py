@@ -9,18 +9,17 @@ import json
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from accelerators.process.descriptors import pipe
 from accelerators.process.forking import Guard, renewed_in_children
+from passes.python_child import environment, module_command
 
 STARTING = 60.0
 """Seconds that the child has to import TVM."""
 
-COMMAND = [sys.executable, "-P", "-m", "accelerators.tvm.query.trial_child"]
+COMMAND = module_command("accelerators.tvm.query.trial_child")
 """The command that starts the child."""
 
 
@@ -118,9 +117,6 @@ class TrialProcess:
 
 def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
     """The child, and the end of a pipe by which it sees that this process is there. It is told the number of the other end."""
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     watched, alive = pipe()
     try:
         child = subprocess.Popen(
@@ -129,7 +125,7 @@ def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment,
+            env=environment(),
             pass_fds=[watched],
             process_group=0,  # Ctrl-C is for the parent, which ends the child itself; its priority counts only in its session.
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.process.forking import Guard
+from passes.python_child import environment
 
 SOURCE = Path(__file__).with_name("pool.c")
 
@@ -79,5 +80,5 @@ def pool_object(*compiler: str) -> bytes | None:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         object_path = Path(folder) / "pool.o"
         command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(object_path)]
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(command, capture_output=True, check=False, env=environment())
         return object_path.read_bytes() if done.returncode == 0 else None

@@ -1,0 +1,40 @@
+"""Child processes that run a module of ours: the command and the environment that each of them is started with.
+
+A child finds our packages and what the parent's PYTHONPATH names. The current folder is not on its path, where a `json.py` of
+somebody's would run in place of Python's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The folder of our packages."""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module with this interpreter."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment(paths: Sequence[str] | None = None, **variables: str) -> dict[str, str]:
+    """This process's environment with these variables, and with our packages before the given folders on PYTHONPATH (default:
+    those that it names; an empty entry names the current folder and is left out)."""
+    folders = search_path() if paths is None else paths
+    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([str(ROOT), *folders])}
+
+
+def search_path() -> list[str]:
+    """The folders that PYTHONPATH names."""
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def implicit_path() -> list[str]:
+    """The folders of `sys.path` that nobody named: the current one, and that of the script that runs."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    folders = (".", os.path.dirname(script) or ".", os.path.dirname(os.path.realpath(script))) if script else (".",)
+    implicit = {os.path.realpath(folder) for folder in folders}
+    named = {*search_path(), str(ROOT)}
+    return [path for path in sys.path if path not in named and os.path.realpath(path) in implicit]
