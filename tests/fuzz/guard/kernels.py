@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from accelerators.interface.registry import accelerator
@@ -83,3 +84,32 @@ def run_guarded(
         again = compiled.run([guarded_copy(np.asarray(value), at_end) for value in feeds])
         same &= all(a.tobytes() == b.tobytes() for a, b in zip(plain, again, strict=True))
     return {"kernels": len(watcher.ran) // 2, "same": same, "copied": watcher.copied}
+
+
+@attrs.define
+class Guards:
+    """Stands between TVM's virtual machines and the kernels of all models that a process runs."""
+
+    at_end: bool = True
+    """Do arrays end where a page ends?"""
+    ran: int = 0
+    """The number of kernels that were run."""
+
+
+def guard_all(tell: Callable[[str], None]) -> Guards:
+    """Have every kernel that this process runs from now on read and write between guard pages; `tell` is called before each."""
+    guards, start = Guards(), CompiledTvm._start
+
+    def guarded(compiled: CompiledTvm) -> None:
+        start(compiled)
+
+        def count(symbol: str) -> None:
+            watcher.at_end = guards.at_end
+            guards.ran += 1
+            tell(symbol)
+
+        watcher = GuardedRun(compiled, count)
+        compiled._machine.watch(watcher)
+
+    CompiledTvm._start = guarded  # type: ignore[method-assign]
+    return guards
