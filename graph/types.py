@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,6 +105,14 @@ class TensorType:
     def is_static(self) -> bool:
         """Are all the sizes numbers?"""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """The bytes of such an array in memory; None if a size is not static, or for strings."""
+        if self.shape is None or self.dtype == "string":
+            return None
+        sizes = [d for d in self.shape if isinstance(d, int)]
+        return math.prod(sizes) * numpy_dtype(self.dtype).itemsize if len(sizes) == len(self.shape) else None
 
     def __str__(self) -> str:
         if self.shape is None:

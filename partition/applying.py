@@ -113,12 +113,14 @@ Maker = tuple[int, SubgraphProperty]
 
 def _plain_ones(plan: Plan) -> list[SubgraphProperty]:
     """For a plan from a file: properties of the same names that make plain calls."""
-    stand_ins = []
-    for name in dict.fromkeys(group.property for group in plan.groups):
-        plain = SubgraphProperty()
-        plain.name = name
-        stand_ins.append(plain)
-    return stand_ins
+    return [plain_property(name) for name in dict.fromkeys(group.property for group in plan.groups)]
+
+
+def plain_property(name: str) -> SubgraphProperty:
+    """A property of this name that makes plain calls."""
+    plain = SubgraphProperty()
+    plain.name = name
+    return plain
 
 
 def _maker_of(group: Group, properties: Sequence[SubgraphProperty]) -> Maker:

@@ -19,6 +19,7 @@ from partition.hooks import Chooser, Hooks
 from partition.matcher import Matcher
 from partition.notes import notes_on
 from partition.op_index import OpIndex
+from partition.options import GivenGroups, Growth, OwnGrowth
 from partition.pattern import Pattern
 from partition.selector import ContainOpSelector, SubgraphSelector
 from partition.shared_constants import join_at_constants
@@ -27,6 +28,9 @@ Groups = list[list[int]]
 
 GROWTHS = ("walk", "largest", "seed", "waves")
 """The names that the option `growth` takes."""
+
+GIVEN = "given"
+"""The growth, in the evidence, of groups that the user named or whose growth is the user's own."""
 
 
 @attrs.frozen(slots=True)
@@ -43,9 +47,16 @@ NOBODY = Watchers()
 
 
 def choose_groups(
-    hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None, watchers: Watchers = NOBODY
+    hooks: Hooks,
+    index: OpIndex,
+    fixed: Groups,
+    how: Growth | None,
+    watchers: Watchers = NOBODY,
+    given: GivenGroups | None = None,
 ) -> tuple[Groups, Evidence]:
-    """The groups that the property wants of what the `fixed` ones left, and how they came about."""
+    """The groups that the property wants of what the `fixed` ones left, or those `given`, and how they came about."""
+    if given is not None:
+        return _numbered(given, index, index.offered, "option groups"), Evidence(hooks.name, GIVEN, "the option groups")
     check_growth(how)
     selector = hooks.new_selector()
     groups, evidence = _chosen(selector, hooks, index, fixed, how, watchers)
@@ -54,7 +65,7 @@ def choose_groups(
 
 
 def _chosen(
-    selector: Chooser, hooks: Hooks, index: OpIndex, fixed: Groups, how: str | None, watchers: Watchers
+    selector: Chooser, hooks: Hooks, index: OpIndex, fixed: Groups, how: Growth | None, watchers: Watchers
 ) -> tuple[Groups, Evidence]:
     free = list(index.offered)
     for group in fixed:
@@ -68,14 +79,15 @@ def _chosen(
         return _walked(selector, hooks, index, fixed, free, labels, watchers.walk)
     groups, evidence = _grown(selector, hooks, index, fixed, labels, how, free, watchers.seed)
     if not selector.stateless:
-        evidence.notes.append(f"Growth {how} took {type(selector).__name__} for stateless, which it does not claim to be")
+        name = how if isinstance(how, str) else getattr(how, "__name__", "given")
+        evidence.notes.append(f"Growth {name} took {type(selector).__name__} for stateless, which it does not claim to be")
     return groups, evidence
 
 
-def check_growth(how: str | None) -> None:
+def check_growth(how: object) -> None:
     """Refuse an unknown name."""
-    if how is not None and how not in GROWTHS:
-        hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}"
+    if how is not None and not callable(how) and how not in GROWTHS:
+        hint = did_you_mean(str(how), GROWTHS) or f"There are {', '.join(GROWTHS)}; or give a function"
         raise PartitionError(f"there is no growth {how!r}", where="option growth", remedy=hint)
 
 
@@ -109,13 +121,13 @@ def _grown(
     index: OpIndex,
     fixed: Groups,
     labels: list[Hashable | None] | None,
-    how: str,
+    how: Growth,
     free: list[bool],
     observer: growth.SeedObserver | None,
 ) -> tuple[Groups, Evidence]:
     """The groups of a stateless selector, by the growth that is asked for."""
     nodes = index.nodes
-    evidence = Evidence(hooks.name, how, repr(selector), selector=selector)
+    evidence = Evidence(hooks.name, how if isinstance(how, str) else GIVEN, repr(selector), selector=selector)
     accept = None
     if labels is None:
         labels = [
@@ -137,16 +149,69 @@ def _grown(
     evidence.by_affinity = isinstance(selector, (ContainOpSelector, Combined)) and selector.by_affinity
     number: dict[Hashable, int] = {}
     color = [None if label is None else number.setdefault(label, len(number)) for label in labels]
-    if how == "seed":
+    if not isinstance(how, str):
+        groups = _grown_by(how, index, color, _over_control(index, accept, GIVEN))
+    elif how == "seed":
         groups, evidence.repairs = growth.seed(index.preds, color, accept, fixed, observer, index.control)
     else:
         grow = growth.largest if how == "largest" else growth.waves
         groups = grow(index.preds, color, _over_control(index, accept, how), fixed)
-    if evidence.by_affinity and accept is None:
+    if evidence.by_affinity and accept is None and isinstance(how, str):
         groups = join_at_constants(index, groups, labels, fixed)
     if has_filter(selector):
         groups = _filtered(selector, hooks, index, groups, fixed, evidence)
     return groups, evidence
+
+
+def _grown_by(how: OwnGrowth, index: OpIndex, color: list[int | None], accept: Accept | None) -> Groups:
+    """The groups of a growth of the user's own."""
+
+    def accepts(producer: Node, consumer: Node) -> bool:
+        u, v = (index.number.get(node, -1) for node in (producer, consumer))
+        if min(u, v) < 0 or u not in index.preds[v]:
+            return False
+        return color[u] is not None and color[u] == color[v] and (accept is None or accept(u, v))
+
+    try:
+        groups = how([node for v, node in enumerate(index.nodes) if color[v] is not None], accepts)
+    except PartitionError:
+        raise
+    except Exception as error:
+        raise PartitionError(raised(error), where=OWN, remedy="It takes the nodes and a function of two nodes") from error
+    return _numbered(groups, index, [c is not None for c in color], OWN)
+
+
+OWN = "option growth, a function"
+
+
+def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: str) -> Groups:
+    """The groups, named by a user, in numbers; each node has to be `free`, and in one of them at most."""
+    remedy = "Give groups of nodes, or of their names"
+    by_name = {node.name: v for v, node in enumerate(index.nodes)}
+    numbered: Groups = []
+    taken: set[int] = set()
+    try:
+        listed = [[group] if isinstance(group, str) else list(group) for group in groups]
+    except TypeError:
+        raise PartitionError(f"{groups!r:.80} is no list of groups", where=where, remedy=remedy) from None
+    for group in listed:
+        members = []
+        for one in group:
+            v = by_name.get(one, -1) if isinstance(one, str) else index.number.get(one, -1) if isinstance(one, Node) else -1
+            name = getattr(one, "name", one)
+            if v < 0:
+                hint = did_you_mean(name, by_name) if isinstance(name, str) else None
+                raise PartitionError(f"{name!r:.80} is no op of the graph", where=where, remedy=hint or remedy)
+            if not free[v]:
+                cause = f"{name!r} may not be in a subgraph: the selector refused it, it is in one already, or no output needs it"
+                raise PartitionError(cause, where=where, remedy="Leave it out")
+            if v in taken:
+                raise PartitionError(f"{name!r} is in two groups, or twice in one", where=where, remedy="Name it once")
+            taken.add(v)
+            members.append(v)
+        if members:
+            numbered.append(sorted(members))
+    return numbered
 
 
 def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | None:
@@ -156,7 +221,7 @@ def _over_control(index: OpIndex, accept: Accept | None, how: str) -> Accept | N
     control = index.control
     if not control:
         return accept
-    together = how == "waves"
+    together = how in ("waves", GIVEN)
     return lambda u, v: together if (u, v) in control else accept is None or accept(u, v)
 
 
@@ -174,7 +239,7 @@ def _filtered(
                 evidence.filtered[v] = group[0]
     if not evidence.filtered:
         return groups
-    split = growth.waves if evidence.growth == "waves" else growth.largest
+    split = growth.waves if evidence.growth in ("waves", GIVEN) else growth.largest
     accept = _over_control(index, lambda u, v: (u, v) not in evidence.refused, evidence.growth)
     return split(index.preds, color, accept, fixed)
 

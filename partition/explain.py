@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graph.node import Node
 from partition.calls import Chosen
+from partition.choose import GIVEN
 from partition.errors import hook_error, not_a, raised
 from partition.evidence import Evidence
 from partition.op_index import OpIndex
@@ -43,11 +44,13 @@ class Explanation:
             if k >= 0:
                 variables = dict.fromkeys(e.node for e in node.reads if e.node.is_variable)
                 for variable in variables:
-                    yield Border(variable.name, node.name, self.groups[k].name, "input", "a graph input")
+                    size = _bytes_between(variable, node)
+                    yield Border(variable.name, node.name, self.groups[k].name, "input", "a graph input", size)
             for u in dict.fromkeys(index.preds[v]):
                 if owner[u] != k:
                     rule, text = self.of_edge(u, v)
-                    yield Border(self.name(u), node.name, self.groups[self.side(u, v)].name, rule, text)
+                    size = _bytes_between(index.nodes[u], node)
+                    yield Border(self.name(u), node.name, self.groups[self.side(u, v)].name, rule, text, size)
 
     def outside(self) -> Iterator[Outside]:
         """Every op that is in no group."""
@@ -107,7 +110,7 @@ class Explanation:
         name = self.groups[k].name
         if evidence.growth == "seed":
             return "taken", f"{self.name(other)!r} is in {name!r}, chosen before or held apart by a rejected node"
-        if evidence.labels is None or evidence.filtered:
+        if evidence.labels is None or evidence.filtered or evidence.growth == GIVEN:
             return "taken", f"{self.name(other)!r} is in {name!r}"
         return "cycle", f"one subgraph with {name!r} would close a cycle"
 
@@ -131,6 +134,8 @@ class Explanation:
             return self._missed(evidence, v)
         if evidence.labels is not None and evidence.labels[v] is None:
             return self._other_label(evidence, v, None)
+        if evidence.growth == GIVEN:
+            return "unselected", f"none of the groups given for {evidence.property!r} holds {self.name(v)!r}"
         if v in evidence.dropped:
             return "cycle", f"the growth from {self.name(evidence.dropped[v])!r} dropped it, since it closed a cycle"
         why = self._why_not(evidence, self.index.nodes[v])
@@ -188,3 +193,9 @@ class Explanation:
             return "cycle", f"a match of {size} ops from {self.name(v)!r} would close a cycle through {way!r}"
         user = "a graph output" if missed.through < 0 else repr(self.name(missed.through))
         return "pattern", f"an inner value of the match of {size} ops from {self.name(v)!r} is used outside, by {user}"
+
+
+def _bytes_between(producer: Node, consumer: Node) -> int | None:
+    """The bytes of what one node makes and the other reads; None if a size is not static."""
+    sizes = [getattr(entry.type, "nbytes", None) for entry in dict.fromkeys(consumer.reads) if entry.node is producer]
+    return None if None in sizes else sum(size for size in sizes if size is not None)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
 
 from graph.errors import check_flag
+from graph.node import Node
 from partition.errors import PartitionError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+GivenGroups = Iterable[Iterable[Node | str]]
+"""Subgraphs, each as its nodes or their names."""
+
+OwnGrowth = Callable[[list[Node], Callable[[Node, Node], bool]], GivenGroups]
+"""A growth of a user's own: from the nodes that the selector takes, in topological order, and a function that tells whether an
+edge, as its producer and consumer, may be inside a subgraph, to the subgraphs."""
+
+Growth = str | OwnGrowth
+"""The name of a growth, or a function."""
 
 
 def _option(default: Any, meaning: str) -> Any:
@@ -22,7 +33,8 @@ def _option(default: Any, meaning: str) -> Any:
 class PartitionOptions:
     """Options that hold for every property of a run; None leaves the choice to the property."""
 
-    growth: str | None = _option(None, 'how subgraphs grow: "walk", "largest", "seed" or "waves"')
+    growth: Growth | None = _option(None, 'how subgraphs grow: "walk", "largest", "seed", "waves", or a function of yours')  # noqa: RUF009
+    groups: GivenGroups | None = _option(None, "the subgraphs themselves, each a set of nodes or of their names")  # noqa: RUF009
     min_subgraph_size: int | None = _option(None, "subgraphs of fewer ops stay in the graph")
     max_subgraphs: int | None = _option(None, "at most so many subgraphs for each property")
     dedup_inputs: bool | None = _option(None, "does each outer value enter a subgraph once?")

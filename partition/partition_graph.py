@@ -10,7 +10,7 @@ from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node
 from graph.pauses import collector_paused
-from partition.applying import finish, plan_of
+from partition.applying import finish, plain_property, plan_of
 from partition.backend import make_properties
 from partition.errors import PartitionError, not_a
 from partition.inside import partition_inside
@@ -48,12 +48,14 @@ def partition_graph(
     it returns True).
     """
     chosen = PartitionOptions.of(options)
+    if inside and chosen.groups is not None:
+        raise PartitionError("groups are of one graph, not of the bodies in it", where="option groups", remedy="Leave inside out")
     if not (isinstance(inside, bool) or callable(inside)):
         remedy = "Give True, or a function that says of a node whether its bodies are to be partitioned"
         raise PartitionError(f"inside={inside!r:.80} says nothing about nodes", where="option inside", remedy=remedy)
     with collector_paused():
         if not inside:
-            properties = choose_properties(g, subgraph_property, backend)
+            properties = choose_properties(g, subgraph_property, backend, chosen.groups is not None)
             return _partition(with_types(g, chosen.infer_types, properties), properties, chosen, names_in(g))
         taken = names_in(g)
         typed = TypedBodies(with_types(g, chosen.infer_types))
@@ -96,8 +98,8 @@ def plan(
     if "inside" in options:
         remedy = "Plan each body by itself: plan(g[name].subgraph, ...)"
         raise PartitionError("a plan is of one graph, not of the bodies in it", where="option inside", remedy=remedy)
-    properties = choose_properties(g, subgraph_property, backend)
     chosen = PartitionOptions.of(options)
+    properties = choose_properties(g, subgraph_property, backend, chosen.groups is not None)
     _check_options(properties, chosen.extra)
     with collector_paused():
         planner = Planner(with_types(g, chosen.infer_types, properties), chosen)
@@ -111,14 +113,20 @@ def optimize_for(g: Graph, backend: str, **options: Any) -> Graph:
     return apply_pass(g, "PartitionGraph", backend=backend, **options)
 
 
-def choose_properties(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty]:
-    """The properties that decide: the option's, the backend's, the graph attribute's, or the affinities' own."""
-    if given is not None:
-        return as_properties(given, "option subgraph_property")
-    if backend is not None:
-        return make_properties(backend)
-    if g.attrs.get(PROPERTY) is not None:
-        return as_properties(g.attrs[PROPERTY], f"g.attrs[{PROPERTY!r}]")
+def choose_properties(
+    g: Graph, given: Properties | None, backend: str | None, grouped: bool = False
+) -> list[SubgraphProperty]:
+    """The properties that decide: the option's, the backend's, the graph attribute's, or the affinities' own. Where the groups
+    are given (`grouped`), a single one makes their calls, by default a plain one."""
+    listed = _stated_properties(g, given, backend)
+    if grouped:
+        if listed is None:
+            return [plain_property("group")]
+        if len(listed) > 1:
+            cause = f"there are {len(listed)} properties, and groups are one property's"
+            raise PartitionError(cause, where="option groups", remedy="Give one property, or none")
+    if listed is not None:
+        return listed
     ops = [node for node in g.nodes if node.is_op]
     if not ops or any(node.affinity is not None for node in ops):
         return [AffinityProperty()]
@@ -127,6 +135,16 @@ def choose_properties(g: Graph, given: Properties | None, backend: str | None) -
         where=f"graph {g.name!r}",
         remedy='Give subgraph_property=..., backend="...", set g.attrs["subgraph_property"], or set node.affinity',
     )
+
+
+def _stated_properties(g: Graph, given: Properties | None, backend: str | None) -> list[SubgraphProperty] | None:
+    if given is not None:
+        return as_properties(given, "option subgraph_property")
+    if backend is not None:
+        return make_properties(backend)
+    if g.attrs.get(PROPERTY) is not None:
+        return as_properties(g.attrs[PROPERTY], f"g.attrs[{PROPERTY!r}]")
+    return None
 
 
 def as_properties(given: Any, where: str) -> list[SubgraphProperty]:

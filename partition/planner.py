@@ -17,7 +17,7 @@ from graph.words import counted
 from partition.bodies import common_affinity
 from partition.calls import CallMaker, Chosen
 from partition.checker import check_connected, check_partition
-from partition.choose import check_growth, choose_groups
+from partition.choose import GIVEN, check_growth, choose_groups
 from partition.errors import PartitionError
 from partition.evidence import Evidence
 from partition.hooks import Hooks, Witness
@@ -97,7 +97,8 @@ class Planner:
         hooks.call("pre_partition", None, subject.pre_partition, self.index.graph, dict(self.options.extra))
         self.witness.check(subject.name, "pre_partition")
         fixed = [chosen.members for chosen in self.groups]
-        groups, evidence = choose_groups(hooks, self.index, fixed, self.options.growth or subject.growth)
+        growth = self.options.growth or subject.growth
+        groups, evidence = choose_groups(hooks, self.index, fixed, growth, given=self.options.groups)
         self.witness.check(subject.name, "create_subgraph_selector (or its selector's)")
         self.evidence.append(evidence)
         return self._named(number, hooks, self._limited(hooks, groups, evidence), evidence)
@@ -151,7 +152,7 @@ class Planner:
     def _check(self, evidence: Evidence, chosen: list[Chosen]) -> list[int]:
         """The independent check, before anything is made of the groups."""
         order = settle(self.index, self.groups)
-        if evidence.growth not in ("waves", "pattern"):
+        if evidence.growth not in ("waves", "pattern", GIVEN):
             nodes = self.index.nodes
             refused = () if evidence.growth == "walk" else evidence.refused  # a walk may come to a refused node another way
             shared = [(c.alone, c.readers) for c in self.index.read_alone()] if evidence.by_affinity else []

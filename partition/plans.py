@@ -50,6 +50,8 @@ class Border:
     taken or cycle."""
     text: str
     """The reason in words."""
+    bytes: int | None = None
+    """The bytes of what the consumer reads of the producer; None if no static type is known: InferShape finds types."""
 
 
 @attrs.frozen(slots=True)

@@ -9,6 +9,7 @@ from graph.build import call
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from partition.errors import PartitionError
+from partition.options import Growth
 from partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class SubgraphProperty:
 
     name: str = "subgraph"
     """Calls are named `<name>_<index>`."""
-    growth: str | None = None
-    """"walk", "largest", "seed" or "waves"; None: "largest" for a stateless selector, "walk" for others."""
+    growth: Growth | None = None
+    """"walk", "largest", "seed", "waves", or a function; None: "largest" for a stateless selector, "walk" for others."""
     min_subgraph_size: int = 1
     """Subgraphs of fewer ops than this are left in the graph."""
     max_subgraphs: int | None = None

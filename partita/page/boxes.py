@@ -10,7 +10,7 @@ import numpy as np
 from graph.errors import GraphError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
-from graph.types import TensorType, Type, numpy_dtype
+from graph.types import TensorType, Type
 from graph.words import counted
 from partita.page.scene import NOWHERE, Item, Value
 
@@ -118,12 +118,8 @@ def op_name(node: Node) -> str:
 
 def nbytes(kind: Type | None) -> int:
     """How many bytes a value of this type takes; -1 where that is not known."""
-    if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype == "string":
-        return NOWHERE
-    count = 1
-    for dim in kind.shape or ():
-        count *= int(dim)  # type: ignore[arg-type]
-    return count * numpy_dtype(kind.dtype).itemsize
+    size = kind.nbytes if isinstance(kind, TensorType) else None
+    return NOWHERE if size is None else size
 
 
 def count_ops(body: Graph) -> int:

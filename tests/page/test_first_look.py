@@ -126,7 +126,7 @@ def test_search_finds_what_the_page_writes(opened: Opened) -> None:
     written = {f"{label} {name}": i for i, (label, name) in enumerate(zip(labels, names)) if name in ("conv1", "relu2", "pool")}
     heads = page.locator(".picture .head")
     boxes = page.locator(".picture .frame[data-box]")
-    written |= {heads.nth(i).text_content(): int(boxes.nth(i).get_attribute("data-box")) for i in range(heads.count())}
+    written |= {heads.nth(i).text_content(): int(boxes.nth(i).get_attribute("data-box")) for i in reversed(range(heads.count()))}
     written |= {"relu2 cpu": names.index("relu2"), "POOL  maxpool": names.index("pool")}
     assert len(written) >= 6
     for text, box in written.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from graph import Graph, Node, PartitaError, op, variable
 from partition import (
     AffinityProperty,
     ContainOpSelector,
+    PartitionError,
     PatternProperty,
     Plan,
     SubgraphProperty,
@@ -295,3 +297,84 @@ def test_a_cycle_that_only_the_grown_set_would_have_closed() -> None:
     report = apply_pass(g, "PartitionGraph", subgraph_property=Property(First)).attrs["partition_report"]
     rows = [row for row in report.to_dict(paths=True)["borders"] if row["rule"] == "cycle"]
     assert rows and all(row["path"] is not None for row in rows)
+
+
+def diamond() -> Graph:
+    """a → b, c → d, all of float32[4]."""
+    x = variable("x", "float32", (4,))
+    a = op("Relu", x, name="a")
+    b, c = op("Exp", a, name="b"), op("Neg", a, name="c")
+    return Graph([op("Add", b, c, name="d")], name="diamond")
+
+
+def test_groups_given_as_sets_of_nodes() -> None:
+    g = diamond()
+    planned = plan(g, groups=[{g["a"], g["b"]}, ["d", "c"]])
+    assert [group.nodes for group in planned.groups] == [("a", "b"), ("c", "d")]
+    assert [group.name for group in planned.groups] == ["group_0", "group_1"]
+    applied = planned.apply(g)
+    assert [node.name for node in applied.nodes if node.is_call] == ["group_0", "group_1"]
+    assert groups_of(apply_pass(g, "PartitionGraph", groups=[["b", "c"]], subgraph_property=ops("Relu"))) == [{"b", "c"}]
+    report = apply_pass(g, "PartitionGraph", groups=[["b", "c"]]).attrs["partition_report"]
+    assert report.explain("d").startswith("d is in no subgraph: unselected: none of the groups given for 'group' holds 'd'")
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([["a", "d"]], "cycle"),
+        ([["a"], ["e"]], "'e' is no op of the graph"),
+        ([["x", "a"]], "'x' is no op of the graph"),
+        ([["a", "b"], ["b"]], "'b' is in two groups, or twice in one"),
+        ([5], r"\[5\] is no list of groups"),
+        (5, "5 is no list of groups"),
+        ([[op("Relu", variable("z", "float32", (4,)), name="a")]], "'a' is no op of the graph"),
+    ],
+)
+def test_groups_that_cannot_be(groups: Any, message: str) -> None:
+    with pytest.raises(PartitionError, match=message):
+        plan(diamond(), groups=groups)
+
+
+def test_groups_are_of_one_property_and_one_graph() -> None:
+    with pytest.raises(PartitionError, match="there are 2 properties, and groups are one property's"):
+        plan(diamond(), groups=[["a"]], subgraph_property=[ops("Relu"), ops("Exp")])
+    with pytest.raises(PartitaError, match="groups are of one graph, not of the bodies in it"):
+        apply_pass(diamond(), "PartitionGraph", groups=[["a"]], inside=True)
+
+
+def test_a_growth_of_the_users_own() -> None:
+    seen: list[Any] = []
+
+    def pairs(nodes: list[Node], accepts: Any) -> list[list[Node]]:
+        seen.append([node.name for node in nodes])
+        seen.append([(u.name, v.name) for u in nodes for v in nodes if accepts(u, v)])
+        return [nodes[i : i + 2] for i in range(0, len(nodes), 2)]
+
+    g = diamond()
+    result = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu", "Exp", "Add"), growth=pairs)
+    assert seen == [["a", "b", "d"], [("a", "b"), ("b", "d")]]
+    assert groups_of(result) == [{"a", "b"}, {"d"}]
+    assert result.attrs["partition_report"].explain("c").startswith("c is in no subgraph: unsupported")
+    assert "'d' is in 'mine_1'" in result.attrs["partition_report"].explain("b")
+
+
+def test_errors_of_a_growth_of_the_users_own() -> None:
+    def failing(nodes: Any, accepts: Any) -> Any:
+        raise KeyError("boo")
+
+    with pytest.raises(PartitionError, match="option growth, a function: it raised KeyError: 'boo'"):
+        plan(diamond(), subgraph_property=ops("Relu"), growth=failing)
+    with pytest.raises(PartitionError, match="'b' may not be in a subgraph: the selector refused it"):
+        plan(diamond(), subgraph_property=ops("Relu"), growth=lambda nodes, accepts: [["a", "b"]])
+    with pytest.raises(PartitionError, match="cycle"):
+        plan(diamond(), subgraph_property=ops("Relu", "Add"), growth=lambda nodes, accepts: [nodes])
+
+
+def test_borders_tell_their_bytes() -> None:
+    typed = apply_pass(diamond(), "InferShape")
+    borders = {(b.producer, b.consumer): b.bytes for b in plan(typed, subgraph_property=ops("Exp", "Neg")).borders}
+    assert borders == {("a", "b"): 16, ("a", "c"): 16, ("b", "d"): 16, ("c", "d"): 16}
+    x = variable("x", "float16", ("N", 4))
+    (border,) = plan(Graph([op("Relu", x, name="r")]), subgraph_property=ops("Relu")).borders
+    assert border.bytes is None
