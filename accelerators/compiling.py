@@ -14,7 +14,7 @@ from accelerators.building.units import Unit, compile_unit, measured_units
 from accelerators.cache.answers import remembering
 from accelerators.errors import AcceleratorError, NotSupported
 from accelerators.interface.absent import Absent, present
-from accelerators.interface.device_list import MULTI, Device, find_device, parse_devices, parse_multi
+from accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
 from accelerators.interface.settings import read_config
 from accelerators.placement.placement import Placement
 from accelerators.placement.placing import checked_graph, live_part, place
@@ -25,7 +25,7 @@ from accelerators.running.multi import MultiModel
 from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
 from accelerators.starting import Beginning, started
 from graph.build import is_made_call
-from graph.errors import check_flag
+from graph.errors import check_count, check_flag
 from graph.graph import Graph
 from graph.logs import logger
 from graph.node import Node
@@ -56,10 +56,12 @@ def compile(  # noqa: A001  the contract's name
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     name: str | None = None,
     optimize: bool = False,
+    min_subgraph_size: int | None = None,
 ) -> CompiledModel:
     """The graph, or torch's module, ready to run. `accelerators.compile` takes files too, and says what the options mean."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
+    check_count("option min_subgraph_size", min_subgraph_size, AcceleratorError)
     several = parse_multi(device)
     devices = several or parse_devices(device)
     settings = read_config(config, devices)
@@ -67,7 +69,7 @@ def compile(  # noqa: A001  the contract's name
     if example_inputs is not None or is_torchs(graph):
         graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
     whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)  # type: ignore[arg-type]
-    task = Task(whole, devices, settings, pin, forbid, strict)
+    task = Task(whole, devices, settings, pin, forbid, strict, min_subgraph_size)
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":
@@ -90,7 +92,7 @@ def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str
 def _check_wishes(task: Task) -> None:
     """Affinities, pins and what is forbidden, asked here and now what compilation would ask later."""
     live = live_part(task.graph)
-    _affinities(live, task.devices, any(_is_placed(node) for node in live.nodes), task.pin, task.forbid)
+    _affinities(live, task, any(_is_placed(node) for node in live.nodes))
     resolve_rules(live, task.devices, task.pin, task.forbid)
 
 
@@ -111,7 +113,7 @@ def _compiled(task: Task) -> CompiledModel:
     whole, devices, settings = task.graph, task.devices, task.settings
     live = live_part(whole)
     manual = any(_is_placed(node) for node in live.nodes)
-    fixed = _affinities(live, devices, manual, task.pin, task.forbid)
+    fixed = _affinities(live, task, manual)
     with remembering(devices, settings.by_device):
         placement = place(live, devices, task.pin, task.forbid, fixed, settings.by_device)
     folder = settings.hetero.dot_folder
@@ -119,7 +121,7 @@ def _compiled(task: Task) -> CompiledModel:
         write_affinity_dot(folder, placement)
     forced = {node.name for node in live.nodes if is_made_call(node) and node.name in fixed} | set(placement.pinned)
     strict = task.strict or settings.hetero.strict
-    built = Builder(placement, devices, settings, forced, strict).build(placement.apply(live))
+    built = Builder(placement, devices, settings, forced, strict, task.min_subgraph_size).build(placement.apply(live))
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)
     report = _report(built, placement, not manual)
@@ -154,9 +156,7 @@ def _is_placed(node: Node) -> bool:
     return node.is_op and node.affinity is not None and not is_made_call(node)
 
 
-def _affinities(
-    graph: Graph, devices: Sequence[Device], manual: bool, pin: Pin | None, forbid: Forbid | None
-) -> dict[str, str]:
+def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
     """The devices that affinities ask for, by node name; those of all ops if the user placed nodes by hand."""
     ops = [node for node in graph.nodes if node.is_op]
     lacking = [node.name for node in ops if node.affinity is None]
@@ -167,16 +167,16 @@ def _affinities(
             where=f"graph {graph.name!r}",
             remedy="Give every op an affinity (placement = query(g, ...); g = placement.apply(g)), or none",
         )
-    if manual and (pin or forbid):
+    if manual and (task.pin or task.forbid or task.min_subgraph_size):
         raise AcceleratorError(
-            "the graph's affinities decide, so that pin and forbid have no meaning",
+            "the graph's affinities decide, so that pin, forbid and min_subgraph_size have no meaning",
             where=f"graph {graph.name!r}",
             remedy="Clear the affinities, or give pin and forbid to query",
         )
     fixed = {}
     for node in ops:
         if node.affinity is not None:
-            fixed[node.name] = find_device(node.affinity, devices, f"the affinity of node {node.name!r} ({node.op})").label
+            fixed[node.name] = find_device(node.affinity, task.devices, f"the affinity of node {node.name!r} ({node.op})").label
     return fixed
 
 

@@ -39,6 +39,7 @@ def compile(  # noqa: A001  the contract's name
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     name: str | None = None,
     optimize: bool = False,
+    min_subgraph_size: int | None = None,
 ) -> CompiledModel:
     """The graph, ready to run on a device, or on several: "HETERO:first,second" places each op on the first that runs it, and
     "MULTI:first,second" puts all of it on each, and each call on the one that is free.
@@ -48,8 +49,9 @@ def compile(  # noqa: A001  the contract's name
     If ops of the graph have affinities, these decide, and every op has to have one. A subgraph that its device cannot
     compile goes to the next device, and `report` says so; with `strict` it is an error. `shapes` fixes sizes of inputs,
     `name` is what files and tables call the model, `optimize` runs the default passes first (nodes may then vanish that
-    `query` knows)."""
-    if all(option is None for option in (example_inputs, pin, forbid, shapes, name)) and strict is optimize is False:
+    `query` knows). Subgraphs of fewer than `min_subgraph_size` ops go to the next device that runs them."""
+    given = (example_inputs, pin, forbid, shapes, name, min_subgraph_size)
+    if all(option is None for option in given) and strict is optimize is False:
         model = _at_once(graph, device, config)
         if model is not None:
             return model
@@ -61,7 +63,7 @@ def compile(  # noqa: A001  the contract's name
 
     return compile_graph(
         graph, device, config, example_inputs=example_inputs, pin=pin, forbid=forbid, strict=strict, shapes=shapes, name=name,
-        optimize=optimize,
+        optimize=optimize, min_subgraph_size=min_subgraph_size,
     )
 
 

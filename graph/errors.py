@@ -60,6 +60,12 @@ def check_flag(value: object, where: str, error: type[PartitaError]) -> None:
         raise error(f"{value!r:.80} is neither True nor False", where=where, remedy="Write True or False")
 
 
+def check_count(where: str, value: object, error: type[PartitaError]) -> None:
+    """Raise the error unless the value is an integer of 0 or more, or None."""
+    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
+        raise error(f"{value!r:.80} is no count", where=where, remedy="Give an integer of 0 or more")
+
+
 class MissingDependency(PartitaError):
     """An optional package is needed and is not installed."""
 

@@ -11,7 +11,7 @@ from graph.graph import Graph
 from partition.calls import CallMaker, Chosen
 from partition.errors import PartitionError
 from partition.explain import Explanation
-from partition.fingerprint import fingerprint
+from partition.fingerprint import difference, fingerprint
 from partition.hooks import Hooks, Witness
 from partition.names import names_in
 from partition.op_index import OpIndex, build_op_index
@@ -63,8 +63,9 @@ def finish(
 def apply_plan(plan: Plan, g: Graph, given: SubgraphProperty | Sequence[SubgraphProperty] | None) -> Graph:
     """The graph partitioned as the plan says, if it is the graph that the plan was made for."""
     if g is not plan.graph and fingerprint(g) != plan.fingerprint:
+        ops = [*(name for group in plan.groups for name in group.nodes), *(outside.node for outside in plan.outside)]
         raise PartitionError(
-            f"the plan was made for another graph (its name was {plan.graph_name!r})",
+            f"the plan was made for another graph (its name was {plan.graph_name!r}): {difference(g, ops, before=plan.graph)}",
             where=f"graph {g.name!r}",
             remedy="Plan again: plan(g, ...)",
         )

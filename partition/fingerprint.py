@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,33 @@ def fingerprint(graph: Graph) -> str:
         total.update(line.encode("utf-8", "surrogatepass"))
         total.update(b"\n")
     return total.hexdigest()
+
+
+def difference(graph: Graph, ops: Collection[str], all_ops: bool = True, before: Graph | None = None) -> str:
+    """What tells the graph from the one with these `ops` (or, without `all_ops`, at least these), in words. Linear; the nodes are
+    compared where the other graph, `before`, is still there."""
+    here = [node.name for node in graph.nodes if node.is_op]
+    there, present = set(ops), set(here)
+    lost = [name for name in ops if name not in present]
+    new = [name for name in here if name not in there] if all_ops else []
+    parts = [*([f"it lacks {_some(lost)}"] if lost else []), *([f"it has {_some(new)} besides"] if new else [])]
+    if parts:
+        return " and ".join(parts)
+    if before is not None:
+        lines = zip(_lines(before), _lines(graph), [*(node.name for node in graph.nodes), *_ENDS], strict=False)
+        for old, changed, name in lines:
+            if old != changed:
+                return f"they differ first in {name if name in _ENDS else f'node {name!r}: its op, attributes or inputs'}"
+    return "its ops have the same names; their attributes, inputs or constants' sizes differ"
+
+
+_ENDS = ("the inputs of the graph", "the outputs of the graph", "the opsets")
+"""The last lines of a graph."""
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
 
 
 def _lines(graph: Graph) -> Iterator[str]:

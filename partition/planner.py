@@ -6,12 +6,10 @@ Every result is checked before anything is rewritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
-import numpy as np
 
-from graph.errors import check_flag
+from graph.errors import check_count, check_flag
 from graph.names import unique
 from graph.words import counted
 from partition.bodies import common_affinity
@@ -64,8 +62,8 @@ class Planner:
     def __init__(self, typed: Typed, options: PartitionOptions, taken: set[str] | None = None) -> None:
         """`taken`: names that calls must not have, where they are not those in the graph."""
         check_growth(options.growth)
-        _check_count("min_subgraph_size", options.min_subgraph_size)
-        _check_count("max_subgraphs", options.max_subgraphs)
+        check_count("min_subgraph_size", options.min_subgraph_size, PartitionError)
+        check_count("max_subgraphs", options.max_subgraphs, PartitionError)
         self.typed = typed
         self.index = build_op_index(typed.graph)
         self.options = options
@@ -118,8 +116,8 @@ class Planner:
         options = self.options
         least = maker.min_subgraph_size if options.min_subgraph_size is None else options.min_subgraph_size
         most = maker.max_subgraphs if options.max_subgraphs is None else options.max_subgraphs
-        _check_count(f"property {maker.name!r}: min_subgraph_size", least)
-        _check_count(f"property {maker.name!r}: max_subgraphs", most)
+        check_count(f"property {maker.name!r}: min_subgraph_size", least, PartitionError)
+        check_count(f"property {maker.name!r}: max_subgraphs", most, PartitionError)
         check_flag(maker.dedup_inputs, f"property {maker.name!r}: dedup_inputs", PartitionError)
         check_flag(maker.inline, f"property {maker.name!r}: inline", PartitionError)
         for group in groups:
@@ -173,8 +171,3 @@ def settle(index: OpIndex, groups: Sequence[Chosen]) -> list[int]:
     """The check over all groups at once -> a topological order with each group as one."""
     nodes = index.nodes
     return check_partition(index.preds, [c.members for c in groups], index.offered, lambda v: nodes[v].name)
-
-
-def _check_count(option: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0):
-        raise PartitionError(f"{value!r} is no number of ops or subgraphs", where=option, remedy="Give an integer of 0 or more")

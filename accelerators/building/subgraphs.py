@@ -81,13 +81,18 @@ class Built:
 class Builder:
     """Compiles one graph, all of whose ops have an affinity."""
 
-    def __init__(self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool) -> None:
+    def __init__(
+        self, placement: Placement, devices: Sequence[Device], config: Config, forced: set[str], strict: bool,
+        min_size: int | None = None,
+    ) -> None:
         self.placement = placement
         self.devices = {device.label: device for device in devices}
         self.config = config
         self.forced = forced
         """The nodes that must stay where they are: pinned ones, and calls that had their affinity."""
         self.strict = strict
+        self.min_size = min_size
+        """Subgraphs of fewer ops go to the next device that runs them; None: as the devices' properties say."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
 
@@ -136,6 +141,8 @@ class Builder:
     def _grouped(self, graph: Graph, groups: SubgraphProperty) -> Graph:
         growth = "waves" if len(self.devices) == 1 else "largest"
         options: dict[str, Any] = {"growth": growth, "infer_types": False, "verify": False}
+        if isinstance(groups, DeviceGroups):
+            options["min_subgraph_size"] = self.min_size
         return apply_pass(graph, "PartitionGraph", subgraph_property=groups, **options)
 
     def _given_back(self, graph: Graph, label: str, own: SubgraphProperty) -> dict[str, str]:
@@ -148,13 +155,17 @@ class Builder:
         for outside in report.outside:
             node = graph[outside.node]
             if outside.rule in ("size", "hook") and node.affinity == label:
-                by_reason.setdefault(given_back_because(outside, own), []).append(node.name)
+                optional = outside.rule == "size" and self.min_size is not None
+                by_reason.setdefault(given_back_because(outside, None if optional else own), []).append(node.name)
         moved: dict[str, str] = {}
         for reason, names in by_reason.items():
             forced = [name for name in names if name in self.forced]
-            free = [name for name in names if name not in self.forced]
             if forced:
                 self.notes.append(f"stays on {label}, where it was forced: {_listed(forced)}: {reason}")
+            alone = [name for name in names if self.min_size is not None and not self.placement.has_other(name, label)]
+            if alone:
+                self.notes.append(f"stays on {label}, since no later device runs it: {_listed(alone)}: {reason}")
+            free = [name for name in names if name not in {*forced, *alone}]
             if free:
                 to = self.placement.move(free, label, reason)
                 self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_listed(free)}: {reason}")

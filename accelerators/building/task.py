@@ -28,3 +28,5 @@ class Task:
     """The ops and nodes that a device must not run."""
     strict: bool = False
     """Is it an error if a device cannot compile what it took?"""
+    min_subgraph_size: int | None = None
+    """Subgraphs of fewer ops go to the next device; None: as each device's property says."""

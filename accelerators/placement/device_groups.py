@@ -26,9 +26,9 @@ class DeviceGroups(AffinityProperty):
             own.post_partition(graph)
 
 
-def given_back_because(outside: Outside, own: SubgraphProperty) -> str:
-    """Why a device's property left an op that the device supports."""
+def given_back_because(outside: Outside, own: SubgraphProperty | None) -> str:
+    """Why a device's property, or an option of the user's (`own` is None), left an op that the device supports."""
     text = outside.text.removesuffix(f", by {DeviceGroups.name!r}")
     if text.startswith(f"{outside.node!r} was "):
         text = f"it was {text.removeprefix(f'{outside.node!r} was ')}"
-    return f"its property {own.name!r} gave it back: {text}"
+    return text if own is None else f"its property {own.name!r} gave it back: {text}"

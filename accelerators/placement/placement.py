@@ -122,6 +122,11 @@ class Placement(MutableMapping[str, str]):
             head += ", the first device asked for, which runs it"
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
 
+    def has_other(self, name: str, label: str) -> bool:
+        """True if a device after this one runs the node."""
+        labels = [device.label for device in self._devices]
+        return choose(name, self._devices[labels.index(label) + 1 :], self._table, self._rules) is not None
+
     def move(self, names: Sequence[str], away_from: str, reason: str) -> dict[str, str]:
         """Place these nodes anew, since their device failed; -> their new devices, or NotSupported if some node has none."""
         self._table.refuse(away_from, names, reason)

@@ -17,7 +17,7 @@ from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with
 from graph.errors import did_you_mean
 from graph.graph import Graph, require_graph
 from graph.words import counted
-from partition.fingerprint import fingerprint
+from partition.fingerprint import difference, fingerprint
 from passes.infer import infer
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class PrecisionPlan(MutableMapping[str, str]):
         require_graph(graph)
         if fingerprint(graph) != self.fingerprint:
             raise AcceleratorError(
-                "the plan was made for another graph",
+                f"the plan was made for another graph (its name was {self.graph_name!r}): {difference(graph, list(self), False)}",
                 where=f"graph {graph.name!r}",
                 remedy="Apply it to the graph that choose_precision was given, or choose again",
             )

@@ -62,8 +62,16 @@ def test_a_plan_read_from_json_does_the_same() -> None:
 
 def test_a_plan_for_another_graph_is_refused() -> None:
     planned = plan(from_edges(EDGES, DEVICE))
-    with pytest.raises(PartitaError, match="the plan was made for another graph"):
-        planned.apply(from_edges({**EDGES, "8": ["7"]}, DEVICE))
+    longer = from_edges({**EDGES, "8": ["7"]}, DEVICE)
+    with pytest.raises(PartitaError, match=r"the plan was made for another graph \(its name was .*\): it has '8' besides"):
+        planned.apply(longer)
+    with pytest.raises(PartitaError, match=r"another graph \(its name was .*\): it lacks '8'"):
+        plan(longer).apply(from_edges(EDGES, DEVICE))
+    turned = from_edges({**EDGES, "5": ["4", "3"]}, DEVICE)
+    with pytest.raises(PartitaError, match="they differ first in node '5': its op, attributes or inputs"):
+        planned.apply(turned)
+    with pytest.raises(PartitaError, match="its ops have the same names; their attributes, inputs or constants' sizes differ"):
+        Plan.from_json(planned.to_json()).apply(turned)
 
 
 CYCLE = (

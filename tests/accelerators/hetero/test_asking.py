@@ -314,6 +314,21 @@ def test_what_a_property_gives_back_goes_to_the_next_device(members, reason):
     assert [unit.ops for unit in m.units][-1] == ("c", "d"), "what came back joins its neighbours there"
 
 
+def test_subgraphs_of_fewer_ops_than_asked_for_go_to_the_next_device():
+    with device("alpha", "Relu Exp"), device("beta", "Relu Exp Tanh"):
+        m = pt.compile(with_tanh(), "HETERO:alpha,beta,reference", min_subgraph_size=2)
+        assert places(m) == {"a": "alpha", "b": "alpha", "c": "beta", "d": "beta"}
+        assert m.report.why("d").endswith("not on alpha: it was in a subgraph of 1 op, fewer than min_subgraph_size=2")
+        m = pt.compile(with_tanh(), "HETERO:alpha,reference", min_subgraph_size=3)
+        assert places(m) == dict.fromkeys("abcd", "reference")
+        m = pt.compile(with_tanh(), "beta", min_subgraph_size=9)
+        assert places(m) == dict.fromkeys("abcd", "beta")
+        assert m.report.notes[0].startswith("stays on beta, since no later device runs it: 4 ops")
+        np.testing.assert_allclose(m(X)[0], pt.compile(with_tanh(), "reference")(X)[0], rtol=1e-6)
+    with pytest.raises(pt.AcceleratorError, match="option min_subgraph_size: -1 is no count"):
+        pt.compile(with_tanh(), "reference", min_subgraph_size=-1)
+
+
 @pytest.mark.parametrize("affinity", ["reference", "nowhere"])
 @pytest.mark.parametrize("hook", ["create_subgraph_node", "adjust_subgraph_node"])
 def test_a_property_of_a_device_makes_nodes_for_that_device(affinity, hook):

@@ -134,7 +134,7 @@ def test_an_affinity_for_a_device_that_does_not_run_it(alpha, beta):
 
 def test_pin_and_affinities_contradict(alpha, beta):
     g = placed(a="beta", b="beta", c="beta", d="beta")
-    with pytest.raises(pt.PartitaError, match="the graph's affinities decide, so that pin and forbid have no meaning"):
+    with pytest.raises(pt.PartitaError, match="the graph's affinities decide, so that pin, forbid and min_subgraph_size"):
         pt.compile(g, "HETERO:alpha,beta", pin={"a": "alpha"})
 
 
