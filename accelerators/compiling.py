@@ -17,7 +17,7 @@ from accelerators.interface.absent import Absent, present
 from accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
 from accelerators.interface.settings import read_config
 from accelerators.placement.placement import Placement
-from accelerators.placement.placing import checked_graph, live_part, place
+from accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
 from accelerators.placement.rules import Forbid, Pin, resolve_rules
 from accelerators.process.ending import at_a_device
 from accelerators.running.compiled_model import CompiledModel, Origin
@@ -68,8 +68,11 @@ def compile(  # noqa: A001  the contract's name
     devices = present(devices, settings.by_device, strict or settings.hetero.strict)
     if example_inputs is not None or is_torchs(graph):
         graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
-    whole = _prepared(checked_graph(graph, "compile"), shapes, name, optimize)  # type: ignore[arg-type]
-    task = Task(whole, devices, settings, pin, forbid, strict, min_subgraph_size)
+    asked = checked_graph(graph, "compile")  # type: ignore[arg-type]
+    whole = _prepared(asked, shapes, name, optimize)
+    reason = "the passes of optimize=True removed it, or merged it into another node"
+    away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
+    task = Task(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
     if several:
         return _on_each(task)
     if settings.hetero.start == "wait":
@@ -93,7 +96,11 @@ def _check_wishes(task: Task) -> None:
     """Affinities, pins and what is forbidden, asked here and now what compilation would ask later."""
     live = live_part(task.graph)
     _affinities(live, task, any(_is_placed(node) for node in live.nodes))
-    resolve_rules(live, task.devices, task.pin, task.forbid)
+    resolve_rules(live, task.devices, task.pin, task.forbid, removed=_removed(task, live))
+
+
+def _removed(task: Task, live: Graph) -> dict[str, str]:
+    return {**task.optimized_away, **dead_nodes(task.graph, live)} if task.pin or task.forbid else {}
 
 
 def _on_each(task: Task) -> CompiledModel:
@@ -115,7 +122,7 @@ def _compiled(task: Task) -> CompiledModel:
     manual = any(_is_placed(node) for node in live.nodes)
     fixed = _affinities(live, task, manual)
     with remembering(devices, settings.by_device):
-        placement = place(live, devices, task.pin, task.forbid, fixed, settings.by_device)
+        placement = place(live, devices, task.pin, task.forbid, fixed, settings.by_device, removed=_removed(task, live))
     folder = settings.hetero.dot_folder
     if folder is not None and not manual:
         write_affinity_dot(folder, placement)

@@ -110,7 +110,7 @@ class CompileReport:
 
     def __str__(self) -> str:
         how = "placed by priority" if self.automatic else "placed by affinity"
-        lines = [f"{self.name}: {counted(len(self.placement), 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"]
+        lines = [f"{self.name}: {counted(self.placement.ops, 'op')} in {counted(len(self.subgraphs), 'subgraph')}, {how}"]
         lines += [f"  {row.name} on {row.device}: {counted(row.ops, 'op')}" for row in self.subgraphs[:20]]
         if len(self.subgraphs) > 20:
             lines.append(f"  ... and {len(self.subgraphs) - 20} more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -28,5 +28,7 @@ class Task:
     """The ops and nodes that a device must not run."""
     strict: bool = False
     """Is it an error if a device cannot compile what it took?"""
+    optimized_away: Mapping[str, str] = attrs.field(factory=dict)
+    """The nodes that the caller's graph had before it was optimized, each with the reason why this one has not."""
     min_subgraph_size: int | None = None
     """Subgraphs of fewer ops go to the next device; None: as each device's property says."""

@@ -12,6 +12,7 @@ from accelerators.interface.inlining import without_calls
 from accelerators.placement.priority import choose, unsupported
 from accelerators.placement.rules import Rules
 from accelerators.placement.support_table import SupportTable
+from graph.build import is_made_call
 from graph.errors import GraphError, did_you_mean
 from graph.graph import Graph
 from graph.nested import bodies_of, graphs_in
@@ -63,6 +64,11 @@ class Placement(MutableMapping[str, str]):
     def devices(self) -> tuple[str, ...]:
         """The devices asked, the preferred one first."""
         return tuple(device.label for device in self._devices)
+
+    @property
+    def ops(self) -> int:
+        """The number of ops that are placed, those in a call counted one by one."""
+        return sum(len(self._ops_of(self.graph[name])) for name in self._where)
 
     @property
     def pinned(self) -> tuple[str, ...]:
@@ -178,7 +184,7 @@ class Placement(MutableMapping[str, str]):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("device", "ops", "which, or why not", title=Text(f"{self.graph.name}: {counted(len(self), 'op')}"))
+        table = Table("device", "ops", "which, or why not", title=Text(f"{self.graph.name}: {counted(self.ops, 'op')}"))
         table.columns[1].justify = "right"
         for device, ops in self._ops_by_device().items():
             shown = ", ".join(f"{op} ×{n}" for op, n in ops.most_common(6)) + (", ..." if len(ops) > 6 else "")
@@ -207,7 +213,7 @@ class Placement(MutableMapping[str, str]):
         rich.print(self.to_table(), *map(Text, first_of(self.notes)))
 
     def __str__(self) -> str:
-        lines = [f"{self.graph.name}: {counted(len(self), 'op')}"]
+        lines = [f"{self.graph.name}: {counted(self.ops, 'op')}"]
         lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
         lines += [f"  no device: {counted(len(self.unsupported), 'op')}"] if self.unsupported else []
         lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
@@ -227,8 +233,15 @@ class Placement(MutableMapping[str, str]):
     def _ops_by_device(self) -> dict[str, Counter[str]]:
         counts: dict[str, Counter[str]] = {device: Counter() for device in self.devices}
         for name, device in self._where.items():
-            counts[device][self.graph[name].op or ""] += 1
+            counts[device].update(self._ops_of(self.graph[name]))
         return counts
+
+    @staticmethod
+    def _ops_of(node: Node) -> list[str]:
+        """The ops that run as this node: those of its body, where a partition made it a call."""
+        if not is_made_call(node) or node.subgraph is None:
+            return [node.op or ""]
+        return [inner.op or "" for inner in node.subgraph.nodes if inner.is_op]
 
     def _reasons(self) -> Counter[tuple[str, str]]:
         names = (*self._where, *self.unsupported)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from accelerators.errors import AcceleratorError, NotSupported
@@ -43,7 +44,7 @@ def query(
     asked = present(asked, settings.by_device, settings.hetero.strict)
     check_flag(partial, "option partial", AcceleratorError)
     live = live_part(_checked_types(checked_graph(graph, "query")))
-    return place(live, asked, pin, forbid, by_device=settings.by_device, partial=partial)
+    return place(live, asked, pin, forbid, by_device=settings.by_device, partial=partial, removed=dead_nodes(graph, live))
 
 
 def place(
@@ -54,16 +55,17 @@ def place(
     fixed: Mapping[str, str] | None = None,
     by_device: Mapping[str, Mapping[str, Any]] | None = None,
     partial: bool = False,
+    removed: Mapping[str, str] = MappingProxyType({}),
 ) -> Placement:
     """The placement of a graph with types; `fixed` gives the devices of nodes that have theirs already, `by_device` the
-    configurations.
+    configurations, `removed` the nodes that the user's graph had, each with the reason why this one has not.
 
     A call goes whole to the first device, the last resort apart, that takes all that is inside. One that none takes is inlined,
     unless it insists on one piece, or only the last resort is asked."""
     fixed = fixed or {}
     calls = _Calls(devices, fixed)
     while True:
-        rules = calls.extended(resolve_rules(graph, devices, pin, forbid, calls.names))
+        rules = calls.extended(resolve_rules(graph, devices, pin, forbid, calls.names, removed))
         table = SupportTable(graph, devices, by_device)
         homeless = calls.homeless(graph, table, rules)
         if not homeless:
@@ -194,3 +196,8 @@ def live_part(graph: Graph) -> Graph:
     from passes import apply_pass
 
     return apply_pass(graph, "EliminateDead", verify=False)
+
+
+def dead_nodes(graph: Graph, live: Graph) -> dict[str, str]:
+    """The nodes of the graph that its live part lacks, with the reason."""
+    return {node.name: "no output needs it" for node in graph.nodes if node.name not in live}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -39,10 +40,16 @@ class Rules:
 
 
 def resolve_rules(
-    graph: Graph, devices: Sequence[Device], pin: Pin | None, forbid: Forbid | None, inlined: Collection[str] = ()
+    graph: Graph,
+    devices: Sequence[Device],
+    pin: Pin | None,
+    forbid: Forbid | None,
+    inlined: Collection[str] = (),
+    removed: Mapping[str, str] = MappingProxyType({}),
 ) -> Rules:
     """The rules applied to the graph's ops, and to those inside its calls. One that means no node, or two devices for one node,
-    are errors; one that means a call which was `inlined` is none."""
+    are errors; one that means a call which was `inlined` is none. `removed` are nodes that the user's graph had, each with the
+    reason why this one has not."""
     held = _held(graph) if pin or forbid else {}
     known = {*inlined, *(name for ops in held.values() for name, _ in ops)}
     inside: dict[str, dict[str, str]] = {}
@@ -50,7 +57,7 @@ def resolve_rules(
     for pattern, label in _rules(pin, "pin").items():
         where, rule = f"pin[{pattern!r}]", f"pin {pattern!r}"
         find_device(label, devices, where)
-        for name in _matching(graph, pattern, where, known):
+        for name in _matching(graph, pattern, where, known, removed):
             before = pinned.setdefault(name, (label, rule))
             if before[0] != label:
                 cause = f"node {name!r} is pinned to {before[0]!r} already, by {before[1]}"
@@ -64,7 +71,7 @@ def resolve_rules(
         labels = list(listed) if isinstance(listed, (list, tuple, set, frozenset)) else [listed]
         for label in labels:
             find_device(label, devices, where)
-        for name in _of_op(graph, key) or _matching(graph, key, where, known, op_will_do=True):
+        for name in _of_op(graph, key) or _matching(graph, key, where, known, removed, op_will_do=True):
             forbidden.setdefault(name, {}).update(dict.fromkeys(labels, f"forbid {key!r}"))
         for call, name in _within(held, key):
             inside.setdefault(call, {}).update(dict.fromkeys(labels, f"forbid {key!r} inside, of {name!r}"))
@@ -118,7 +125,7 @@ def _of_op(graph: Graph, key: str) -> list[str]:
 
 
 def _matching(
-    graph: Graph, pattern: str, where: str, inlined: Collection[str] = (), op_will_do: bool = False
+    graph: Graph, pattern: str, where: str, inlined: Collection[str], removed: Mapping[str, str], op_will_do: bool = False
 ) -> list[str]:
     try:
         fits = re.compile(pattern).fullmatch
@@ -127,6 +134,9 @@ def _matching(
     names = [node.name for node in graph.nodes if node.is_op]
     matching = [name for name in names if fits(name)]
     if not matching and not any(map(fits, inlined)) and not (op_will_do and _is_known_op(graph, pattern)):
+        gone = next(filter(fits, removed), None)
+        if gone is not None:
+            raise AcceleratorError(f"node {gone!r} is gone: {removed[gone]}", where=where, remedy="Leave the rule out")
         known = {*names, *(n.op or "" for n in graph.nodes if op_will_do)}
         remedy = did_you_mean(pattern, known) or "It has to match a node's whole name"
         raise AcceleratorError("no op node has such a name", where=where, remedy=remedy)

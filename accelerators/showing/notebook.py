@@ -37,7 +37,7 @@ def _placement_tables(placement: Placement) -> str:
         (device, count.total(), ", ".join(f"{op} ×{n}" for op, n in count.most_common(6)) + (", …" if len(count) > 6 else ""))
         for device, count in ops.items()
     ]
-    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(len(placement), 'op')}")
+    shown = table(("device", "ops", "which"), rows, title=f"{placement.graph.name}: {counted(placement.ops, 'op')}")
     if reasons:
         why = [(device, count, reason) for (device, reason), count in reasons.most_common()]
         shown += table(("not on", "ops", "because"), why, most=12)

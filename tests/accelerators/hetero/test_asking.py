@@ -518,3 +518,20 @@ def test_what_a_call_reads_and_its_body_does_not_is_asked_about():
         assert answers == {"n": True, "t": "alpha has no Tanh", "c": True, "y": True}
         model = pt.compile(graph, "HETERO:alpha,beta")
         assert model.report.moves == () and model.report.placement["t"] == "beta"
+
+
+def test_a_rule_about_a_node_that_is_gone_says_why():
+    x = pt.variable("x", "float32", (4,))
+    g = pt.Graph([pt.op("Add", pt.op("Relu", x, name="kept"), pt.op("Relu", x, name="same"), name="sum")])
+    with pytest.raises(pt.AcceleratorError, match="node 'same' is gone: the passes of optimize=True removed it, or merged it"):
+        pt.compile(g, "reference", forbid={"same": "reference"}, optimize=True)
+
+
+def test_the_counts_of_ops_agree_where_a_user_made_calls():
+    x = pt.variable("x", "float32", (4,))
+    chain = pt.op("Tanh", pt.op("Exp", pt.op("Relu", x, name="a"), name="b"), name="c")
+    g = pt.apply_pass(pt.Graph([chain], name="g"), "PartitionGraph", groups=[["a", "b"]])
+    report = pt.compile(g, "reference").report
+    assert sum(row.ops for row in report.subgraphs) == 3
+    assert str(report).splitlines()[0] == "g: 3 ops in 2 subgraphs, placed by priority"
+    assert "  reference: 3 ops" in str(report).splitlines()

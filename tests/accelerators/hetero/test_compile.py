@@ -91,6 +91,8 @@ def test_dead_nodes_are_neither_placed_nor_run(alpha):
     m = pt.compile(g, "alpha")
     right(m, g, X)
     assert [(row.node, row.status) for row in m.profile(X).rows] == [("y", "EXECUTED"), ("dead", "NOT_RUN")]
+    with pytest.raises(pt.AcceleratorError, match="node 'dead' is gone: no output needs it"):
+        pt.compile(g, "alpha", forbid={"dead": "alpha"})
 
 
 # -- manual affinity --------------------------------------------------------------------------------------
