@@ -180,3 +180,11 @@ def test_where_nothing_bears_the_name_python_s_import_is_python_s_own() -> None:
     code = "import builtins; before = builtins.__import__; import partita; print(builtins.__import__ is before)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "True\n"
+
+
+def test_a_script_beside_the_clone_imports_the_package(tmp_path: Path) -> None:
+    """The clone is a folder `partita`, and so a namespace of that name to whatever lies beside it."""
+    (tmp_path / "partita").symlink_to(ROOT)
+    (tmp_path / "main.py").write_text(WORKS)
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "('reference',)\n"), done.stderr
