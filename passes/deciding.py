@@ -17,6 +17,12 @@ SHAPED_BY: Mapping[str, tuple[int, ...]] = {
 }
 """For each op, the inputs whose values a kernel has to know when it is made."""
 
+INDEXED: Mapping[str, int] = {
+    "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
+    "MaxUnpool": 1, "RoiAlign": 2,
+}
+"""For each op, the number of the input that holds indices."""
+
 COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
 """Ops whose results are as many as the values say."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from graph.errors import TypeMismatch
 from graph.graph import Graph
+from graph.nested import graphs_in
 from graph.node import Node
 from graph.rewrite import Rewriter, map_bodies, rewrite
 from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -88,6 +89,9 @@ def map_types(g: Graph, symbols: Mapping[str, Dim]) -> Graph:
         types = tuple([_substituted(known, symbols) for known in node.output_types])
         if types != node.output_types:
             rebuilt = rebuilt.evolve(output_types=types)
+        if any(isinstance(value, Type) for value in node.attrs.values()):
+            changed = {key: _substituted(value, symbols) for key, value in rebuilt.attrs.items() if isinstance(value, Type)}
+            rebuilt = rebuilt.evolve(attrs={**rebuilt.attrs, **changed})
         rewriter.keep(node, map_bodies(rebuilt, lambda body: map_types(body, symbols)) if rebuilt.bodies else rebuilt)
 
     return rewrite(g, visit)
@@ -105,6 +109,13 @@ def _substituted(known: Type | None, symbols: Mapping[str, Dim]) -> Type | None:
     if isinstance(known, MapType):
         return attrs.evolve(known, value=_substituted(known.value, symbols))
     return known
+
+
+def all_symbols(g: Graph) -> list[str]:
+    """The symbols among all types of a graph and its bodies, in the order of their first use."""
+    nodes = [node for graph in graphs_in(g) for node in graph.nodes]
+    types = [known for node in nodes for known in (*node.output_types, *node.attrs.values()) if isinstance(known, Type)]
+    return list(dict.fromkeys(symbol for known in types for symbol in symbols_in(known)))
 
 
 def generated(g: Graph, given: Iterable[Type | None]) -> set[str]:

@@ -73,15 +73,13 @@ def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
 
 def _described(capsule: Capsule) -> dict[str, Any]:
     accelerator = capsule.device.accelerator
-    kind = _class_of(accelerator)
-    keys = accelerator.keys()
-    plain = {name: value for name, value in capsule.config.items() if name in keys and _is_told(keys[name], value)}
+    kind = device_class(accelerator)
     return {
         "subgraph": capsule.graph.name,
         "device": capsule.device.label,
         "module": kind.__module__,
         "class": kind.__qualname__,
-        "config": plain,
+        "config": told_config(capsule),
         "reason": capsule.reason,
         "tolerance": capsule.tolerance,
         "nodes": [{"name": node.name, "op": node.op} for node in capsule.graph.nodes if node.is_op],
@@ -99,12 +97,19 @@ def _values(capsule: Capsule) -> dict[str, Any]:
     return {**inputs, **dict(zip(capsule.graph.output_names, capsule.expected))}
 
 
+def told_config(capsule: Capsule) -> dict[str, Any]:
+    """The part of the configuration that is written."""
+    keys = capsule.device.accelerator.keys()
+    return {name: value for name, value in capsule.config.items() if name in keys and _is_told(keys[name], value)}
+
+
 def _is_told(key: Any, value: Any) -> bool:
     """May the value go into a file: it differs from the default, names no file, and JSON can say it?"""
     return not key.names_files and value != key.default and isinstance(value, (str, int, float, bool))
 
 
-def _class_of(accelerator: Accelerator) -> type:
+def device_class(accelerator: Accelerator) -> type:
+    """The class of a device, also of one that works in a process of its own."""
     kind: type = getattr(accelerator, "device_class", type(accelerator))
     return kind
 
@@ -126,7 +131,7 @@ def _requirements(capsule: Capsule) -> list[str]:
     from importlib import metadata
 
     name = capsule.device.accelerator.name
-    module = _class_of(capsule.device.accelerator).__module__.partition(".")[0]
+    module = device_class(capsule.device.accelerator).__module__.partition(".")[0]
     packages = [name, "numpy"] if name in SHIPPED else [*metadata.packages_distributions().get(module, []), "partita"]
     return [_pinned(package) for package in dict.fromkeys(packages)]
 

@@ -28,7 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--subgraph", default="0", metavar="N", help="its number, or its name (default: %(default)s)")
     group.add_argument("--against", default="reference", metavar="D", help="says what is expected (default: %(default)s)")
     group.add_argument("--tolerance", type=positive, metavar="E", help="the largest error (default: by element types)")
-    group.add_argument("--anonymous", action="store_true", help="random weights of the same statistics, no names")
+    text = "other values of the same statistics or range, no names; what stays of the model is listed first"
+    group.add_argument("--anonymous", action="store_true", help=text)
+    text = "with --anonymous, an attribute of custom ops whose text stays"
+    group.add_argument("--keep", action="append", default=[], metavar="ATTRIBUTE", help=text)
     group.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
 
 
@@ -48,6 +51,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         config=config,
         tolerance=arguments.tolerance,
         anonymous=arguments.anonymous,
+        keep=arguments.keep,
+        review=screen.note_all,
         seed=arguments.seed,
     )
     files = sorted(path.name for path in folder.iterdir())

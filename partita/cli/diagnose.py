@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_count(group, "--runs", 1, "each part runs so often", 2)
     group.add_argument("--isolate", action="store_true", help="run the devices in child processes, which may crash")
     group.add_argument("--capsule", metavar="DIR", help="write what is to blame as a capsule: see `partita capsule`")
-    group.add_argument("--anonymous", action="store_true", help="with random weights in it, and no names")
+    group.add_argument("--anonymous", action="store_true", help="with other values, and no names; what stays is listed")
     group.add_argument("--svg", metavar="OUT.svg", help="draw the errors by layer")
 
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.say(f"wrote {Path(arguments.svg)}")
     if arguments.capsule and diagnosis.fault is not None:
         options = {"against": arguments.against, "tolerance": arguments.tolerance, "anonymous": arguments.anonymous}
-        folder = pt.capsule(diagnosis.fault, arguments.capsule, **options)
+        folder = pt.capsule(diagnosis.fault, arguments.capsule, review=screen.note_all, **options)
         screen.say(f"wrote {folder}")
     screen.write_json(diagnosis.to_dict())
     screen.show(diagnosis.to_table(), str(diagnosis))

@@ -63,6 +63,11 @@ class Screen:
         """Print a line that was asked for, whatever --quiet says, on stderr."""
         _print_line(text, "dim")
 
+    def note_all(self, lines: Iterable[str]) -> None:
+        """Print several such lines."""
+        for line in lines:
+            self.note(line)
+
     def warn(self, text: str) -> None:
         """Print what the user should know about the result as a line on stderr."""
         _print_line(f"warning: {text}", "yellow")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 
 from accelerators import AcceleratorError, CompiledModel, compile
 from accelerators.building.units import Unit
 from accelerators.capsules.anonymous import anonymous as made_anonymous
-from accelerators.capsules.anonymous import random_like
-from accelerators.capsules.capsule import Capsule, write_capsule
+from accelerators.capsules.capsule import Capsule, device_class, told_config, write_capsule
 from accelerators.process.ending import at_a_device
-from graph.errors import did_you_mean
+from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
+from graph.logs import logger
+from graph.words import first_line
 from partita.compare import check_tolerance, compare
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
@@ -38,14 +38,20 @@ def capsule(
     config: Mapping[str, Any] | None = None,
     tolerance: float | None = None,
     anonymous: bool = False,
+    keep: Sequence[str] = (),
+    review: Callable[[Sequence[str]], object] | None = None,
     seed: int = 0,
 ) -> Path:
     """Write one subgraph into a folder, with its inputs, the outputs that are expected, its plan, all versions, and a script
     `run.py` that runs it again: nothing else of the model is needed, or in it.
 
     `source` is a diagnosis's fault, or else a model: then `subgraph` is the number or the name of one of its subgraphs, whose
-    inputs are what a run of the model on the devices `against` gives it. With `anonymous` weights and inputs are random numbers
-    of the same statistics, and names are numbers."""
+    inputs are what a run of the model on the devices `against` gives it.
+
+    With `anonymous` constants, inputs and tables in attributes are drawn anew, with the same statistics or in the same range,
+    texts are random letters, and names and symbols are numbers. What stays, since the subgraph would be another one without,
+    is listed before anything is written: `review` is called with the lines, and stops it by an exception; without it they are
+    logged. Attributes of custom ops whose text is to stay are named in `keep`."""
     check_tolerance(tolerance, "capsule")
     trusted = Trusted(against)
     if isinstance(source, Fault):
@@ -54,7 +60,10 @@ def capsule(
     else:
         kept = _of_model(source, subgraph, devices, inputs, trusted, config, seed)
     kept = attrs.evolve(kept, tolerance=_tolerance(kept, tolerance))
-    return write_capsule(_anonymous(kept, trusted, seed) if anonymous else kept, Path(folder))
+    if anonymous:
+        kept, stays = _anonymous(kept, trusted, seed, keep)
+        (review or _log)(stays)
+    return write_capsule(kept, Path(folder))
 
 
 def _of_fault(fault: Fault) -> Capsule:
@@ -101,9 +110,22 @@ def _tolerance(kept: Capsule, asked: float | None) -> float:
     return max((one.tolerance for one in differences), default=0.0)
 
 
-def _anonymous(kept: Capsule, trusted: Trusted, seed: int) -> Capsule:
-    """The capsule with other weights and inputs, and what these give."""
-    random = np.random.default_rng(seed)
-    graph, inputs = made_anonymous(kept.graph, seed), [random_like(value, random) for value in kept.inputs]
+def _anonymous(kept: Capsule, trusted: Trusted, seed: int, keep: Sequence[str]) -> tuple[Capsule, list[str]]:
+    """The capsule with other weights and inputs, and what these give; and what of the model stays in it, line by line."""
+    hidden = made_anonymous(kept.graph, kept.inputs, seed, keep)
+    is_run = len(hidden.inputs) == len(hidden.graph.inputs) and bool(kept.expected)
+    try:
+        expected = trusted.outputs(hidden.graph, hidden.inputs) if is_run else []
+    except PartitaError as error:
+        cause, place = f"with other values {trusted.devices} cannot run it: {first_line(error)}", "capsule, option anonymous"
+        raise AcceleratorError(cause, where=place, remedy="Write it as it is, or reduce it first") from error
     reason = kept.reason.partition(":")[0]
-    return attrs.evolve(kept, graph=graph, inputs=inputs, expected=trusted.outputs(graph, inputs), reason=reason, plan={})
+    changed = attrs.evolve(kept, graph=hidden.graph, inputs=hidden.inputs, expected=expected, reason=reason, plan={})
+    kind = device_class(kept.device.accelerator)
+    settings = ", ".join(f"{key} = {value!r}" for key, value in told_config(changed).items())
+    device = f"the device: {kept.device.label}, {kind.__module__}.{kind.__qualname__}{f' with {settings}' if settings else ''}"
+    return changed, ["the ops with their order, their shapes and the integers of their attributes", *hidden.stays, device]
+
+
+def _log(stays: Sequence[str]) -> None:
+    logger("capsules").warning("what stays in the capsule of the model:\n%s", "\n".join(f"  {line}" for line in stays))

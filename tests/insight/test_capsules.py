@@ -16,7 +16,7 @@ import pytest
 
 import partita as pt
 from accelerators.arrays.distance import array_distance
-from accelerators.capsules.anonymous import anonymous
+from accelerators.capsules.anonymous import anonymous, random_like
 from accelerators.capsules.capsule import FILES
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
@@ -117,7 +117,7 @@ def test_of_several_subgraphs_one_is_cut_out_with_its_own_inputs(tmp_path: Path)
 
 def test_anonymous_weights_have_the_same_statistics_and_names_say_nothing(tmp_path: Path, vendor: str) -> None:
     graph = pt.apply_pass(transformer(), "InferShape")
-    hidden = anonymous(graph)
+    hidden = anonymous(graph).graph
     for before, after in zip(graph.nodes, hidden.nodes, strict=True):
         assert (before.op, before.output_types) == (after.op, after.output_types)
         if before.is_constant and before.value.size >= 64:
@@ -199,3 +199,151 @@ def test_the_verb(partita: Command, model: str) -> None:  # noqa: F811
         done = partita(f"diagnose {model} --devices {device} --capsule blamed --anonymous")
     assert done.status == 1
     assert json.loads(Path("blamed/capsule.json").read_text())["nodes"] == [{"name": "node0", "op": "Relu"}]
+
+
+SECRET = "SECRET"
+
+
+def telling() -> tuple[pt.Graph, dict[str, Any]]:
+    """A model that names its owner wherever a file can, and holds numbers that only its owner knows."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    def node(op: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> Any:
+        names = [f"{SECRET}_{name}" for name in inputs.split()]
+        proto = helper.make_node(op, names, [f"{SECRET}_{output}"], name=f"{SECRET}_{op}", domain=domain, **attributes)
+        proto.doc_string = SECRET
+        return proto
+
+    def value(name: str, dtype: int, shape: Any = None) -> Any:
+        return helper.make_tensor_value_info(f"{SECRET}_{name}", dtype, shape)
+
+    def branch(op: str) -> Any:
+        return helper.make_graph([node(op, "r bias", op)], f"{SECRET}_{op}", [], [value(op, 1)], doc_string=SECRET)
+
+    tree = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0],
+        "nodes_values": [0.123456, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [3.14159, 2.71828],
+    }
+    keys, labels = [f"{SECRET}alpha", f"{SECRET}beta"], [777001, 888002]
+    nodes = [
+        node("Gather", "table ids", "words"),
+        node(f"{SECRET}_fn", "words", "h", f"{SECRET}.domain", **{f"{SECRET}_slope": 0.5}),
+        node("Gather", "lookup pos", "found"),
+        node("LabelEncoder", "text", "labels", "ai.onnx.ml", keys_strings=keys, values_int64s=labels),
+        node("StringNormalizer", "text", "normal", stopwords=[f"{SECRET}stop"], case_change_action="LOWER", is_case_sensitive=1),
+        node("Equal", "ids end", "ends"),
+        node("Reshape", "h shape", "r"),
+        node("TreeEnsembleRegressor", "features", "tree", "ai.onnx.ml", n_targets=1, **tree),
+        node("If", "condition", "chosen", then_branch=branch("Add"), else_branch=branch("Sub")),
+        node("Einsum", "r bias", "sum", equation="SECT,T->CES".replace("SEC", "SCE")),
+    ]
+    note = nodes[0].metadata_props.add()
+    note.key = note.value = SECRET
+    slope = onnx.AttributeProto(name="alpha", ref_attr_name=f"{SECRET}_slope", type=onnx.AttributeProto.FLOAT)
+    inner = node("LeakyRelu", "x", "y")
+    inner.attribute.add().CopyFrom(slope)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in ((f"{SECRET}.domain", 1), ("", 21), ("ai.onnx.ml", 3))]
+    function = helper.make_function(
+        f"{SECRET}.domain", f"{SECRET}_fn", [f"{SECRET}_x"], [f"{SECRET}_y"], [inner], opsets[1:2], attributes=[f"{SECRET}_slope"]
+    )
+    arrays = {
+        "table": np.random.default_rng(0).standard_normal((50000, 2, 3)).astype(np.float32),
+        "lookup": np.array([31337, 40404, 4242, 777001, 888002, 31338, 31339, 1000, 2000]),
+        "end": np.array([31337, 40404, 4242, 777001, 888002, 31338]),
+        "shape": np.array([1, 6, 2, 3]),
+        "bias": np.array([0.11111, 0.22222, 0.33333], np.float32),
+    }
+    graph = helper.make_graph(
+        nodes, f"{SECRET}_net",
+        [value("ids", 7, [f"{SECRET}_n", f"{SECRET}_t"]), value("pos", 7, [f"{SECRET}_k"]), value("text", 8, [f"{SECRET}_w"]),
+         value("features", 1, [f"{SECRET}_m", 2]), value("condition", 9, [])],
+        [value("found", 7), value("labels", 7), value("normal", 8), value("ends", 9), value("tree", 1), value("chosen", 1),
+         value("sum", 1)],
+        [numpy_helper.from_array(array, f"{SECRET}_{name}") for name, array in arrays.items()], doc_string=SECRET,
+    )
+    proto = helper.make_model(
+        graph, opset_imports=[*opsets, helper.make_opsetid(f"{SECRET}.unused", 7)], functions=[function], ir_version=10,
+        producer_name=SECRET, doc_string=SECRET, domain=SECRET,
+    )
+    helper.set_model_props(proto, {SECRET: SECRET})
+    inputs = {
+        "ids": np.array([[31337, 40404, 4242, 31337, 49999, 7]]), "pos": np.array([3, 0, 8]),
+        "text": np.array([keys[0], f"{SECRET}other", keys[1]], object),
+        "features": np.array([[0.987654, 0.456789]], np.float32), "condition": np.array(True),
+    }
+    return pt.load(proto), {f"{SECRET}_{name}": array for name, array in inputs.items()}
+
+
+def test_an_anonymous_capsule_holds_no_word_and_no_number_of_its_model(tmp_path: Path) -> None:
+    import onnx
+
+    graph, inputs = telling()
+    listed: list[str] = []
+    folder = pt.capsule(graph, tmp_path / "hidden", 0, "reference", inputs, anonymous=True, review=listed.extend)
+    arrays = {name: dict(np.load(folder / f"{name}.npz")) for name in ("inputs", "expected")}
+    for path in folder.iterdir():
+        assert not any(SECRET.encode(encoding) in path.read_bytes() for encoding in ("utf-8", "utf-32-le")), path.name
+    written = f"{onnx.load(folder / 'model.onnx')} {arrays} {listed}"
+    known = "31337 40404 4242 777001 888002 0.1234 3.1415 2.7182 0.1111 0.9876".split()
+    assert not [number for number in known if number in written]
+    assert listed[1:4] == ["inputs of one number: True", "sizes and axes: [1, 6, 2, 3]", "numbers in attributes: alpha = 0.5"]
+    assert (arrays["expected"]["output1"] != -1).tolist() == [True, False, True], "the keys fit the texts"
+    assert rerun(folder)[0] == 0
+
+
+def test_what_stays_is_seen_before_anything_is_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(lines: Any) -> None:
+        raise ValueError(lines[0])
+
+    with pytest.raises(ValueError, match="the ops with their order, their shapes"):
+        pt.capsule(convolutions(), tmp_path / "capsule", 0, "reference", anonymous=True, review=refuse)
+    assert not list(tmp_path.iterdir())
+    pt.capsule(convolutions(), tmp_path / "capsule", 0, "reference", anonymous=True)
+    assert "what stays in the capsule of the model:" in caplog.text and "the device: reference" in caplog.text
+
+
+def test_texts_of_custom_ops_stay_where_their_attribute_is_named() -> None:
+    x = pt.variable("x", "float32", ("N",))
+    graph = pt.Graph([pt.op("Own", x, domain="mine", mode="fast", label="ours", sizes=[1, 2])])
+    hidden = anonymous(graph, keep=["mode"])
+    (node,) = (node for node in hidden.graph.nodes if node.is_op)
+    assert (node.op, node.domain, node.attrs["mode"], node.attrs["sizes"]) == ("Own", "mine", "fast", [1, 2])
+    assert node.attrs["label"] != "ours" and hidden.graph.inputs[0][0].type == pt.TensorType("float32", ("s0",))
+    assert set(hidden.stays) == {
+        "attributes of mine::Own: sizes = [1, 2]", "texts that were to be kept: mode = 'fast'",
+        "ops that a device knows by name: mine::Own",
+    }
+
+
+def test_indices_stay_in_their_dimensions_and_what_is_written_stays_distinct() -> None:
+    x, updates = pt.variable("x", "float32", (6, 5)), pt.variable("u", "float32", (6,))
+    written = np.array([[0, -5], [5, 4], [3, 0], [2, -1], [2, 0], [1, 9]])
+    axes = pt.constant(np.array([0, 1]))
+    columns = pt.constant(np.array([0, -1, 4]))
+    nodes = [pt.op("ScatterND", x, pt.constant(written), updates), pt.op("Gather", x, columns, axis=1)]
+    nodes.append(pt.op("ReduceSum", x, axes))
+    graph, seen = pt.apply_pass(pt.Graph(nodes, inputs=[x, updates]), "InferShape"), set()
+    for seed in range(40):
+        scatter, gather, total = (node for node in anonymous(graph, seed=seed).graph.nodes if node.is_op)
+        first, second, third = (node.inputs[1].node.value for node in (scatter, gather, total))
+        assert (first[:, 0] >= 0).all() and (first[:, 0] < 6).all() and first[-1, 1] == 9, "outside it was, and is"
+        assert ((first[:5, 1] < 0) == (written[:5, 1] < 0)).all() and (first[:5, 1] >= -5).all() and (first[:5, 1] < 5).all()
+        assert len({(row, column % 5) for row, column in first[:5].tolist()}) == 5
+        assert ((second < 0) == [False, True, False]).all() and (second >= -5).all() and (second < 5).all()
+        assert third.tolist() == [0, 1]
+        seen.add((first[:5].tobytes(), second.tobytes()))
+    assert len(seen) > 20
+
+
+def test_masks_keep_their_rows_and_tables_their_order() -> None:
+    random = np.random.default_rng(0)
+    mask = np.tri(6, dtype=bool)
+    assert (random_like(mask, random).sum(-1) == mask.sum(-1)).all() and (random_like(mask, random) != mask).any()
+    table = np.arange(100, 1000, 9)
+    drawn = random_like(table, random)
+    assert (np.diff(drawn) > 0).all() and drawn.min() >= 100 and drawn.max() <= 991 and (drawn != table).any()
+    masked = np.where(mask, np.float32(0.25), -np.inf)
+    assert (np.isinf(random_like(masked, random)) == ~mask).all()

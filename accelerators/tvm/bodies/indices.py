@@ -8,7 +8,7 @@ says by its number whether one was outside; the host reads that number with the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from accelerators.tvm.bodies.body import shape_of
 from accelerators.tvm.sizes.extent import Extent, Size
@@ -17,18 +17,13 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
+from passes.deciding import INDEXED
 
 INDICES = "Indices"
 """The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension."""
 
 OUTSIDE = "IndicesOutside"
 """The op that says by one number whether an index is outside: 1 if so, else 0."""
-
-OPS: Mapping[str, int] = {
-    "Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "Scatter": 1, "ScatterND": 1,
-    "MaxUnpool": 1, "RoiAlign": 2,
-}
-"""For each op, the number of the input that holds indices."""
 
 
 def is_indices(node: Node) -> bool:
@@ -45,7 +40,7 @@ def check_indices(graph: Graph) -> Graph:
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
-        slot = OPS.get(str(node.op)) if not node.domain else None
+        slot = INDEXED.get(str(node.op)) if not node.domain else None
         sizes = _sizes(node) if slot is not None else None
         if slot is not None and sizes is not None and rebuilt.inputs[slot] is not None:
             read = rebuilt.inputs[slot]
@@ -85,7 +80,7 @@ def complaint(sizes: Sequence[Size]) -> str:
 
 def outside(node: Node) -> str | None:
     """The first constant index of an op that lies outside of its dimension, in words."""
-    slot = OPS.get(str(node.op)) if not node.domain else None
+    slot = INDEXED.get(str(node.op)) if not node.domain else None
     if slot is None or node.inputs[slot] is None:
         return None
     read = node.inputs[slot]
@@ -107,7 +102,7 @@ def _sizes(node: Node) -> tuple[Size, ...] | None:
     Only the sizes that are counted need be known.
     """
     counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
-    data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[OPS[str(node.op)]]))
+    data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[INDEXED[str(node.op)]]))
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
         return None
     shape = data.shape

@@ -13,7 +13,7 @@ from accelerators.interface.provenance import FUSED
 from accelerators.process.forking import Guard
 from accelerators.tvm import extensions
 from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
-from accelerators.tvm.bodies.indices import OPS, outside
+from accelerators.tvm.bodies.indices import outside
 from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
 from accelerators.tvm.code.building import build
@@ -52,7 +52,7 @@ from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.types import TensorType
-from passes.deciding import COUNTING, deciding
+from passes.deciding import COUNTING, INDEXED, deciding
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -112,7 +112,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        if value is not None and value.size > SHOWN and (node.op in OPS or node.op in WEIGHTED or node.op in WHOLE):
+        if value is not None and value.size > SHOWN and (node.op in INDEXED or node.op in WEIGHTED or node.op in WHOLE):
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
         inputs.append((entry is None, entry and entry.type, shown))
