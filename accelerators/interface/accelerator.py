@@ -22,15 +22,18 @@ from graph.errors import did_you_mean
 from graph.graph import Graph
 from partition.property import SubgraphProperty
 
+COPY = "Copy"
+"""The layer type of a copy between the host and a device."""
+
 
 @attrs.frozen(slots=True)
 class ProfileRow:
-    """The time of one node (or of one fused kernel) in a run."""
+    """The time of one node (or of one fused kernel, or of a copy) in a run."""
 
     node: str
-    """The node's name; of a fused kernel the first node's."""
+    """The node's name; of a fused kernel the first node's; of a copy "input 0", "output 1" and so on, as the body counts them."""
     layer_type: str
-    """Its op."""
+    """Its op; COPY for a copy."""
     status: str
     """EXECUTED, NOT_RUN or OPTIMIZED_OUT."""
     real_us: float

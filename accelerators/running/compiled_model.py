@@ -28,7 +28,7 @@ from accelerators.running.executor import Executor, Observer, Runs, root
 from accelerators.running.inputs import InputChecker, Stays
 from accelerators.running.outputs import Outputs
 from accelerators.running.pipeline import Pipeline
-from accelerators.running.profile import CALLS, SECONDS, Measurement, Profile, profile_of
+from accelerators.running.profile import CALLS, FEWEST, LONGEST, SECONDS, Measurement, Profile, profile_of
 from accelerators.running.real_runs import Timeline, Tracing
 from accelerators.running.recorded import Recorded
 from accelerators.running.recording import Recorder
@@ -410,10 +410,12 @@ class CompiledModel:
 
 
 def _measured(runs: Runs, arrays: Sequence[Any]) -> list[Measurement]:
-    """The measured runs of a profile: as many as it takes, or as there is time for."""
+    """The measured runs of a profile: as many as there is time for, and enough for a median that one of them cannot move."""
     measurements: list[Measurement] = []
-    stop = time.perf_counter() + SECONDS
-    while not measurements or (len(measurements) < CALLS and time.perf_counter() < stop):
+    start = time.perf_counter()
+    while not measurements or time.perf_counter() - start < (SECONDS if len(measurements) >= FEWEST else LONGEST):
+        if len(measurements) == CALLS:
+            break
         measurements.append(Measurement())
         runs.observed(list(arrays), measurements[-1])
     return measurements

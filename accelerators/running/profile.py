@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.interface.accelerator import ProfileRow
+from accelerators.interface.accelerator import COPY, ProfileRow
 from accelerators.process.atomic import write_text
 from accelerators.running.steps import CopyStep, RunStep, Step
 from graph.node import Node
@@ -101,8 +101,14 @@ WIDTH = 130
 CALLS = 9
 """How many calls a profile measures at most; each row is the median of them."""
 
+FEWEST = 3
+"""So many calls make a median that one of them cannot move."""
+
 SECONDS = 1.0
-"""After so many seconds of measured calls no further one is begun."""
+"""After so many seconds of measured calls no further one is begun, once there are FEWEST."""
+
+LONGEST = 10.0
+"""After so many seconds no further one is begun."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -165,7 +171,7 @@ class Profile:
             events.append({**line, "name": span.name, "cat": "subgraph", "ts": span.start_us, "dur": span.real_us})
             start = span.start_us
             for row in span.rows:
-                if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
+                if row.status == EXECUTED and row.subgraph not in ("", row.node):
                     args = {"op": row.layer_type, "exec_type": row.exec_type, "types": row.types, "cpu_us": row.cpu_us}
                     events.append({**line, "name": row.node, "cat": "node", "ts": start, "dur": row.real_us, "args": args})
                     start += row.real_us
@@ -244,7 +250,7 @@ class Measurement:
             name = step.unit.name
         else:
             way = f"host to {label}" if step.up else f"{label} to host"
-            rows = (Row("", 1, step.name, EXECUTED, "Copy", real_us, cpu_us, label, way),)
+            rows = (Row("", 1, step.name, EXECUTED, COPY, real_us, cpu_us, label, way),)
             name = f"copy {step.name}"
         inside_us = sum(row.real_us for row in rows)
         self.spans.append(Span(name, label, self.total_us, inside_us, rows))
@@ -294,9 +300,12 @@ def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float,
     if not device_rows:
         return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{counted(len(unit.ops), 'op')}"),)
     mentioned = {row.node for row in device_rows}
+    copied = {f"input {i}": node.name for i, node in enumerate(unit.body.inputs)}
+    copied.update((f"output {i}", value) for i, value in enumerate(unit.body.output_names))
     gone = [node for node in unit.body.nodes if node.is_op and node.name not in mentioned]
     listed = [*device_rows, *(ProfileRow(node.name, node.op or "", OPTIMIZED_OUT, 0.0, 0.0, "") for node in gone)]
+    names = [copied.get(row.node, row.node) if row.layer_type == COPY else row.node for row in listed]
     return tuple(
-        Row(name, i, row.node, row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type, row.types)
+        Row(name, i, names[i - 1], row.status, row.layer_type, row.real_us, row.cpu_us, label, row.exec_type, row.types)
         for i, row in enumerate(listed, 1)
     )

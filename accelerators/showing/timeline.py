@@ -38,7 +38,7 @@ def _span(span: Span, top: float, scale: float, colour: str) -> list[str]:
     bars = _bar(span.name, span.start_us, span.real_us, top, scale, colour)
     start = span.start_us
     for row in span.rows:
-        if row.status == EXECUTED and row.subgraph != row.node and row.layer_type != "Copy":
+        if row.status == EXECUTED and row.subgraph not in ("", row.node):
             bars += _bar(f"{row.layer_type} {row.node}", start, row.real_us, top + LINE, scale, colour)
             start += row.real_us
     return bars

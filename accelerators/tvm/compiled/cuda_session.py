@@ -60,6 +60,10 @@ class CudaSession:
         self._arrived = driver.event()
         self._events = [(driver.event(timed=True), driver.event(timed=True)) for _ in steps.steps] if measuring else []
         given = len(steps.inputs) - len(weights)
+        ends = [*((True, i) for i in range(given)), *((False, i) for i in range(len(steps.outputs)))] if measuring else []
+        self._copy_events = {end: (driver.event(timed=True), driver.event(timed=True)) for end in ends}
+        self._copied: list[tuple[bool, int]] = []
+        """The copies of the last run: is it an input's, and the number of the input or result."""
         self._given = [_Passage(driver, slot) for slot in steps.inputs[:given]]
         self._made = [_Passage(driver, slot) for slot in steps.outputs]
         self._records = records
@@ -77,7 +81,8 @@ class CudaSession:
         passage = self._given[number]
         with self._driver.current():
             np.copyto(passage.pinned, array)
-            self._send(self._blocks[passage.slot.block], passage.pinned)
+            with self._clocked(True, number):
+                self._send(self._blocks[passage.slot.block], passage.pinned)
         self._sent.add(number)
 
     def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
@@ -93,6 +98,8 @@ class CudaSession:
             tuple(AT_HAND if i in new else _address(targets.get(i)) for i in range(len(slots))),
             tuple((block, array.address) for block, array in bound.items()),
         )
+        sent = [(True, i) for i, address in enumerate(run.inputs) if address == HOST or i in self._sent]
+        self._copied = [*sent, *((False, i) for i, address in enumerate(run.results) if address == HOST)]
         for i, (passage, array) in enumerate(zip(self._given, inputs, strict=True)):
             if run.inputs[i] == HOST:
                 np.copyto(passage.pinned, array)
@@ -127,11 +134,14 @@ class CudaSession:
         """Microseconds of each kernel of the last run."""
         spent: dict[int, float] = {}
         with self._driver.current():
-            for step, (start, end) in zip(self._steps.steps, self._events, strict=True):
-                taken = ctypes.c_float()
-                call("cuEventElapsedTime", ctypes.byref(taken), start.handle, end.handle)
-                spent[step.number] = spent.get(step.number, 0.0) + taken.value * 1e3
+            for step, events in zip(self._steps.steps, self._events, strict=True):
+                spent[step.number] = spent.get(step.number, 0.0) + _microseconds(*events)
         return spent
+
+    def copy_times(self) -> list[tuple[bool, int, float]]:
+        """Each copy of the last run between host and device, with its microseconds."""
+        with self._driver.current():
+            return [(*end, _microseconds(*self._copy_events[end])) for end in self._copied if end in self._copy_events]
 
     def _begin(self, run: _Run) -> None:
         """Put the run into the stream: as it was recorded, where two in succession read and write the same addresses."""
@@ -172,18 +182,21 @@ class CudaSession:
     def _queue(self, run: _Run) -> None:
         """All copies and launches of a run, one behind the other."""
         stream, bound = self._stream.handle, dict(run.bound)
-        for passage, address in zip(self._given, run.inputs, strict=True):
+        for i, (passage, address) in enumerate(zip(self._given, run.inputs, strict=True)):
             if address == HOST:
-                self._send(self._blocks[passage.slot.block], passage.pinned)
+                with self._clocked(True, i):
+                    self._send(self._blocks[passage.slot.block], passage.pinned)
         with self._arguments(bound):
             for number, launch in enumerate(self._launches):
                 self._mark(number, 0)
                 launch.begin(stream)
                 self._mark(number, 1)
-        for passage, target in zip(self._made, run.results, strict=True):
+        for i, (passage, target) in enumerate(zip(self._made, run.results, strict=True)):
             source, size = bound.get(passage.slot.block, self._blocks[passage.slot.block]), passage.nbytes
-            if target == HOST and size:
-                call("cuMemcpyDtoHAsync_v2", passage.pinned.ctypes.data, source, size, stream)
+            if target == HOST:
+                with self._clocked(False, i):
+                    if size:
+                        call("cuMemcpyDtoHAsync_v2", passage.pinned.ctypes.data, source, size, stream)
             elif target != AT_HAND:
                 self._within(target, source, size)
 
@@ -215,6 +228,16 @@ class CudaSession:
         if self._events:
             call("cuEventRecord", self._events[number][which].handle, self._stream.handle)
 
+    @contextmanager
+    def _clocked(self, up: bool, number: int) -> Iterator[None]:
+        """Inside, one copy is queued, which is timed where runs are measured."""
+        events = self._copy_events.get((up, number), ())
+        for event in events[:1]:
+            call("cuEventRecord", event.handle, self._stream.handle)
+        yield
+        for event in events[1:]:
+            call("cuEventRecord", event.handle, self._stream.handle)
+
     def _wait_for_others(self) -> None:
         """What other libraries still write to arrays that this run reads comes first."""
         call("cuEventRecord", self._arrived.handle, self._driver.arrival_stream())
@@ -222,6 +245,12 @@ class CudaSession:
 
     def _wait(self) -> None:
         call("cuStreamSynchronize", self._stream.handle)
+
+
+def _microseconds(start: Owned, end: Owned) -> float:
+    taken = ctypes.c_float()
+    call("cuEventElapsedTime", ctypes.byref(taken), start.handle, end.handle)
+    return taken.value * 1e3
 
 
 class _Passage:

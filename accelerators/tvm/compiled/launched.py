@@ -85,7 +85,11 @@ class _Session:
         self._blocks += [self._blocks[part.block].get_sub_region(part.first, part.bytes) for part in steps.parts]
         self._launches = [self._launch(program, step) for step in steps.steps]
         self._events: list[Any] = []
-        self._copies: list[Any] = []
+        self._copies: list[tuple[bool, int, Any]] = []
+        """The copies of the run that is queued: is it an input's, the number of the input or result, the event."""
+        self._timed: list[tuple[bool, int, Any]] = []
+        """Those of the last run, where it is measured."""
+        self._measuring = measuring
         self._sent: set[int] = set()
         self._results: list[Target] = []
         given = len(steps.inputs) - len(weights)
@@ -103,7 +107,7 @@ class _Session:
 
     def send(self, number: int, array: Array) -> None:
         """Let an input of the run that comes next go to the device."""
-        self._copies.append(self._write(self._inputs[number], array))
+        self._copies.append((True, number, self._write(self._inputs[number], array)))
         self._queue.flush()
         self._sent.add(number)
 
@@ -118,12 +122,13 @@ class _Session:
         bound = {b: array.buffer for b, array in bound_arrays(self._steps, inputs, targets, OpenClArray).items()}
         for i, (slot, array) in enumerate(zip(self._inputs, inputs, strict=True)):
             if i not in self._sent and not isinstance(array, OpenClArray):
-                self._copies.append(self._write(slot, array))
+                self._copies.append((True, i, self._write(slot, array)))
         with self._arguments(bound):
             self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
         self._results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
         blocks = [bound.get(slot.block, self._blocks[slot.block]) for slot in slots]
-        self._copies += [self._copied(result, block) for result, block in zip(self._results, blocks, strict=True)]
+        made = zip(self._results, blocks, strict=True)
+        self._copies += [(False, i, self._copied(result, block)) for i, (result, block) in enumerate(made)]
         queue.flush()
 
     def finish(self) -> list[Target]:
@@ -135,6 +140,7 @@ class _Session:
     def wait(self) -> None:
         """Wait for all that is queued: the next run begins anew."""
         self._queue.finish()
+        self._timed = self._copies if self._measuring else []
         self._sent, self._copies, self._results = set(), [], []
 
     def _room(self, slot: Slot) -> OpenClArray:
@@ -169,8 +175,16 @@ class _Session:
         """Microseconds of each kernel of the last run."""
         spent: dict[int, float] = {}
         for step, event in zip(self._steps.steps, self._events, strict=True):
-            spent[step.number] = spent.get(step.number, 0.0) + (event.profile.end - event.profile.start) / 1e3
+            spent[step.number] = spent.get(step.number, 0.0) + _microseconds(event)
         return spent
+
+    def copy_times(self) -> list[tuple[bool, int, float]]:
+        """Each copy of the last run between host and device, with its microseconds."""
+        return [(up, number, _microseconds(event)) for up, number, event in self._timed if event is not None]
+
+
+def _microseconds(event: Any) -> float:
+    return (event.profile.end - event.profile.start) / 1e3  # type: ignore[no-any-return]
 
 
 def _end_of_copy(end: Any) -> Any:

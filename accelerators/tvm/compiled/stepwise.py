@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, Target, Wanted
 from accelerators.errors import RunError
-from accelerators.interface.accelerator import ProfileRow
+from accelerators.interface.accelerator import COPY, ProfileRow
 from accelerators.tvm.code.launches import Number
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.launch_list import StepList
@@ -47,6 +47,9 @@ class Session(Protocol):
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""
+
+    def copy_times(self) -> list[tuple[bool, int, float]]:
+        """Each copy of the last run between host and device: true for an input, its number or the result's, microseconds."""
 
 
 class CompiledSteps(CompiledTvm):
@@ -158,7 +161,7 @@ class CompiledSteps(CompiledTvm):
     def note_times(self, session: Session) -> None:
         """Keep the rows of the run, where they are asked for."""
         if self._perf_count:
-            self._rows = self._measured_rows(session.times())
+            self._rows = self._measured_rows(session.times(), session.copy_times())
 
     def outputs(self, results: Sequence[Target], inputs: Sequence[Any]) -> Sequence[Any]:
         """What the body's outputs are, of what the device computed; RunError where that says that something is wrong."""
@@ -208,19 +211,26 @@ class CompiledSteps(CompiledTvm):
         again._keeps_memory = self._keeps_memory
         return again
 
-    def _measured_rows(self, times: Mapping[int, float]) -> list[ProfileRow]:
-        """A row for each kernel, from the device's own clock."""
+    def _measured_rows(self, times: Mapping[int, float], copies: Sequence[tuple[bool, int, float]]) -> list[ProfileRow]:
+        """A row for each copy and each kernel, from the device's own clock."""
         rows = []
         for number, launch in enumerate(self.launches):
             name, spent = launch.nodes[0], times.get(number, 0.0)
             rows.append(ProfileRow(name, launch.layer_type, "EXECUTED", spent, 0.0, launch.runs, launch.types))
-        return rows
+        results = {origin: i for i, origin in enumerate(self._assembled.outputs) if isinstance(origin, int)}
+        sent = [copy_row(f"input {number}", spent, True) for up, number, spent in copies if up]
+        return [*sent, *rows, *(copy_row(f"output {results.get(n, n)}", spent, False) for up, n, spent in copies if not up)]
 
     def export(self) -> bytes:
         """The launches, and the built programs, without the weights."""
         from accelerators.tvm.compiled import step_travel  # upward: the interface has export as a method
 
         return step_travel.export(self)
+
+
+def copy_row(value: str, real_us: float, up: bool) -> ProfileRow:
+    """The row of a copy between the host and the device."""
+    return ProfileRow(value, COPY, "EXECUTED", real_us, 0.0, "host to device" if up else "device to host")
 
 
 def _nothing() -> None:

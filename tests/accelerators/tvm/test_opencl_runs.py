@@ -212,7 +212,10 @@ def test_the_profile_has_a_row_for_each_kernel() -> None:
     model = pt.compile(net(), "opencl", config={"PERF_COUNT": True})
     model(numbers(4, 8))
     rows = {row.node: row for row in unit(model).profile_rows()}
-    assert set(rows) == {"first", "second", "last"} and all(row.real_us > 0 for row in rows.values())
+    assert list(rows) == ["input 0", "first", "second", "last", "output 0"] and all(row.real_us > 0 for row in rows.values())
+    shown = [row for row in model.profile().rows if row.layer_type == "Copy"]
+    (given,), (made,) = model.graph.inputs, model.graph.output_names
+    assert [(row.node, row.exec_type) for row in shown] == [(given.name, "host to device"), (made, "device to host")]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -504,6 +504,8 @@ def test_results_are_copied_into_the_callers_arrays(relu: pt.CompiledModel) -> N
 def test_the_profile_is_the_gpus_own(relu: pt.CompiledModel) -> None:
     rows = [row for row in relu.profile(X).rows if row.real_us > 0]
     assert rows and all("replay" not in line for line in notes())
+    copies = [row.exec_type for row in relu.profile(X).rows if row.layer_type == "Copy"]
+    assert copies == ["host to device", "device to host"]
 
 
 def test_several_threads_share_a_model(relu: pt.CompiledModel) -> None:
