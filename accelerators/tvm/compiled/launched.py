@@ -127,8 +127,8 @@ class _Session:
             self._events = [enqueue(queue, kernel, whole, local) for kernel, whole, local in self._launches]
         self._results = [targets[i] if i in targets else np.empty(s.shape, numpy_dtype(s.dtype)) for i, s in enumerate(slots)]
         blocks = [bound.get(slot.block, self._blocks[slot.block]) for slot in slots]
-        made = zip(self._results, blocks, strict=True)
-        self._copies += [(False, i, self._copied(result, block)) for i, (result, block) in enumerate(made)]
+        results = zip(self._results, blocks, strict=True)
+        self._copies += [(False, i, self._copied(result, block)) for i, (result, block) in enumerate(results)]
         queue.flush()
 
     def finish(self) -> list[Target]:

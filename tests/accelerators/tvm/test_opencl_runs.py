@@ -214,8 +214,8 @@ def test_the_profile_has_a_row_for_each_kernel() -> None:
     rows = {row.node: row for row in unit(model).profile_rows()}
     assert list(rows) == ["input 0", "first", "second", "last", "output 0"] and all(row.real_us > 0 for row in rows.values())
     shown = [row for row in model.profile().rows if row.layer_type == "Copy"]
-    (given,), (made,) = model.graph.inputs, model.graph.output_names
-    assert [(row.node, row.exec_type) for row in shown] == [(given.name, "host to device"), (made, "device to host")]
+    (given,), (computed,) = model.graph.inputs, model.graph.output_names
+    assert [(row.node, row.exec_type) for row in shown] == [(given.name, "host to device"), (computed, "device to host")]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
