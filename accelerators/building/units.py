@@ -15,7 +15,7 @@ from accelerators.arrays.layout import HOST
 from accelerators.arrays.on_device import DeviceArray, at_home
 from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
-from accelerators.cache.cached_compiling import compile_cached
+from accelerators.cache.cached_compiling import check_folder, compile_cached
 from accelerators.capsules.keeping import keep_failure
 from accelerators.errors import AcceleratorError, BadConfig, CompileError, RunError
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
@@ -228,6 +228,7 @@ def _compiled(
 
     if accelerator.dynamic_shapes or is_static(body):
         return compile_static(body)
+    check_folder(accelerator, body, config)
     _check_supported(accelerator.configured(config), body, "in this part of the graph")
     any_size = accelerator.any_size(body, config, compile_unless_kept)
     return SpecializedSubgraph(body, compile_sized, stand_in, behind, any_size)

@@ -84,9 +84,9 @@ def scene_text(scene: Scene) -> str:
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     return PAGE.format(
         policy=escape(policy),
-        title=escape(f"{scene.title} · Partita").encode("utf-8", "replace").decode(),
+        title=escape(_shown(f"{scene.title} · Partita")).encode("utf-8", "replace").decode(),
         style=style,
-        scene=inert(scene.to_json()),
+        scene=inert(_shown(scene.to_json(), "\\\\")),
         script=script,
         licences=_built("licences.txt").replace("--", "- -").strip(),
     )
@@ -96,6 +96,12 @@ def inert(json: str) -> str:
     """JSON that means the same and can end no script element, open no comment, and break no line. It has no half of a pair of
     UTF-16, which names may have and no file can hold."""
     return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", json)
+
+
+def _shown(text: str, backslash: str = "\\") -> str:
+    """The text with the characters that turn the direction of what follows, such as U+202E, as escapes that are seen: in a name
+    they would turn what stands beside it."""
+    return re.sub("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda match: f"{backslash}u{{{ord(match[0]):x}}}", text)
 
 
 @cache

@@ -333,3 +333,12 @@ def test_names_that_no_text_file_can_hold_are_on_the_page(tmp_path: Path) -> Non
     path = pt.report_page(graph, tmp_path / "page.html")
     assert "<title>odd? · Partita</title>" in path.read_text("utf-8")
     assert read_page(path).to_json() == collect(graph).to_json()
+
+
+def test_names_that_turn_the_direction_of_text_are_shown_as_escapes(tmp_path):
+    x = pt.variable("x", "float32", (4,))
+    graph = pt.Graph([pt.op("Relu", x, name="model\u202egnp.exe")], name="a\u2066b")
+    pt.report_page(graph, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert not set("\u202e\u2066") & set(text)
+    assert r"<title>a\u{2066}b" in text and r"model\\u{202e}gnp.exe" in text

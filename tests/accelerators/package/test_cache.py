@@ -284,3 +284,13 @@ print(len(list(__import__("pathlib").Path({str(tmp_path)!r}).rglob("*"))) > 1)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr[-2000:]
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+def test_a_named_folder_that_others_may_write_to_is_one_error(size, tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    x = pt.variable("x", "float32", (size,))
+    graph = pt.Graph([pt.op("Relu", x, name="y")])
+    with pytest.raises(pt.BadConfig, match="others may write to it, and code is loaded from it"):
+        pt.compile(graph, "HETERO:cpu,reference", {"cpu": {"CACHE_DIR": str(tmp_path / "open")}})
