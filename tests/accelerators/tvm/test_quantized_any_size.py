@@ -72,6 +72,15 @@ def test_products_of_bytes_of_any_number_of_rows(threads: int) -> None:
     assert [kernel.schedule for kernel in model.kernels()].count("quantized product") == 2
 
 
+@pytest.mark.parametrize("shape", [(2, 9, 40), (1, 33, 40)])
+def test_a_processor_with_tiles_of_its_own_takes_products_of_any_number_of_rows(shape: tuple[int, ...]) -> None:
+    graph = layers()
+    model = pt.compile(graph, "cpu", config={"INTEGERS": "amx-int8", "NUM_THREADS": 1})
+    assert "compiled once for any size" in " ".join(model.report.notes), model.report.notes
+    x = numbers(*shape)
+    np.testing.assert_array_equal(model(x)[0], pt.compile(graph, "cpu", config={"INTEGERS": "plain", "ANY_SIZE": False})(x)[0])
+
+
 def test_quantized_convolutions_of_any_number_of_images() -> None:
     model = check_alike(convolutions(), [{"image": numbers(n, 3, 20, 18)} for n in (1, 2, 5)], 2)
     schedules = [kernel.schedule for kernel in model.kernels()]

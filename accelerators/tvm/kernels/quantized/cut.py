@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.sharing import new_weight
-from accelerators.errors import CompileError
 from accelerators.tvm.kernels.language import Element, int8, int16, uint8
 from accelerators.tvm.kernels.quantized import crossed
 from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
@@ -319,20 +318,18 @@ def make_cut(shape: Shape, machine: Machine) -> Cut:
 def _any_rows(shape: Shape, machine: Machine) -> Cut:
     """The cut of a product of matrices with any number of rows: tiles as for many, in bands of at most so many rows as stay near.
     Where threads share it they share the panels too, since rows may be few."""
-    _refuse_tiles(machine)
     shape = attrs.evolve(shape, is_open=shape.depth < SHALLOW)
     rows = max(WHOLE if shape.outs * shape.depth >= HEAVY else NEAR // (shape.across * shape.element.bits // 8), LOWEST)
     window = attrs.evolve(shape.window, sizes=(MANY, 1), out=(MANY, 1))
-    many = _tiled(attrs.evolve(shape, window=window), machine, MANY, choose, lambda cut: cut.cycles(1))
+    many = _tiled(attrs.evolve(shape, window=window), machine, MANY, choose, lambda cut: cut.cycles(1), False)
     return attrs.evolve(many, shape=shape, rows=rows, parts=_parts(many, machine), parallel=machine.threads > 1)
 
 
 def _any_image(shape: Shape, machine: Machine) -> Cut:
     """The cut of images of any height and width: tiles as for large ones. The bands are computed from the sizes of each call."""
-    _refuse_tiles(machine)
     shape = attrs.evolve(shape, is_open=True)
     large = attrs.evolve(shape.window, sizes=_large(shape.window.sizes), out=_large(shape.window.out))
-    many = _tiled(attrs.evolve(shape, window=large), machine, large.out[0], choose, lambda cut: cut.cycles(1))
+    many = _tiled(attrs.evolve(shape, window=large), machine, large.out[0], choose, lambda cut: cut.cycles(1), False)
     return attrs.evolve(many, shape=shape, rows=1, parts=_parts(many, machine), parallel=machine.threads > 1)
 
 
@@ -340,11 +337,6 @@ def _large(sizes: Pair) -> Pair:
     """The sizes, those that are not known as many as are whole tiles of most heights."""
     high, wide = [MANY if isinstance(size, Extent) else size for size in sizes]
     return high, wide
-
-
-def _refuse_tiles(machine: Machine) -> None:
-    if has_tiles(machine):
-        raise CompileError("the processor's own tiles take no products of bytes of any size")
 
 
 def _parts(cut: Cut, machine: Machine) -> int:
@@ -361,11 +353,14 @@ def _cheapest(what: str, tiles: Iterable[Tile], cost: Callable[[Tile], float]) -
     return min(tiles, key=cost)
 
 
-def _tiled(shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Callable[[Cut], float]) -> Cut:
-    """The cut into bands of so many rows, with the tile that suits it."""
+def _tiled(
+    shape: Shape, machine: Machine, rows: int, choose: Choose, cost: Callable[[Cut], float], may_use_tiles: bool = True
+) -> Cut:
+    """The cut into bands of so many rows, with the tile that suits it. The processor's own tiles, if it has any, take products of
+    known sizes; others are summed up in vectors there."""
     dot = dot_of(machine)
     pixels = Cut(shape, dot, Tile(1, 1), rows, 1, False).length
-    if has_tiles(machine) and pixels >= FEWEST:
+    if may_use_tiles and has_tiles(machine) and pixels >= FEWEST:
         used = machine.instruction("int8")
         tiling = Tiling.of(pixels, shape.run, used is not None and used.is_emulated)
         blocks = math.ceil(shape.own / dot.lanes)
