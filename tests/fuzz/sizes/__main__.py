@@ -109,10 +109,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--brief", action="store_true", help="leave a model that crashed")
     options = parser.parse_args()
-    names = options.names.split(",") if options.names else [*misfit_names(), *op_names(), *microsoft_names()]
-    groups = {"misfits": misfit_names(), "ops": op_names(), "microsoft": microsoft_names(), "nodes": node_names(),
-              "networks": network_names()}
-    names = [other for name in names for other in groups.get(name, [name])]
+    groups = {
+        "misfits": misfit_names, "ops": op_names, "microsoft": microsoft_names, "nodes": node_names, "networks": network_names,
+    }
+    wanted = options.names.split(",") if options.names else ["misfits", "ops", "microsoft"]
+    names = [other for name in wanted for other in (groups[name]() if name in groups else [name])]
     campaign, start = Campaign(options.where, options.calls, loud=True, brief=options.brief), time.monotonic()
     for name, seed, way in models(names, range(options.start, options.start + options.seeds), options.ways.split(",")):
         if time.monotonic() - start > options.seconds:

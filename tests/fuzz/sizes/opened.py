@@ -89,7 +89,9 @@ def opened(case: Case, way: str, rng: random.Random) -> Opened | None:
         else:
             rewriter.keep(node)
 
-    graph = typed(rewrite(case.graph, visit))
+    whole = rewrite(case.graph, visit)
+    left = [node for node in whole.inputs if node.name not in {other.name for other in fixed}]
+    graph = typed(pt.Graph(list(whole.outputs), left, name=whole.name, opsets=whole.opsets))
     feeds = {node.name: feed for node, feed in zip(case.graph.inputs, case.feeds, strict=True)}
     return Opened(graph, tuple([np.asarray(feeds[node.name]) for node in graph.inputs]))
 
