@@ -131,8 +131,9 @@ def _generated(kernels: Mapping[str, Any], target: Any) -> Any:
     return generate({name: nameless(kernel) for name, kernel in kernels.items()}, target)
 
 
-CACHED = 2048
-"""The number of bodies whose machine code stays in memory."""
+CACHED = 256
+"""The number of bodies whose machine code stays in memory, some 20 KiB each: more than most models have, and no more than a
+process that compiles many may grow by."""
 
 _guard = Guard()
 _built: OrderedDict[Key, Built] = OrderedDict()
