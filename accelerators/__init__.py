@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         register_accelerator,
         unregister_accelerator,
     )
+    from accelerators.loading_files import load
     from accelerators.placement.placement import Placement
     from accelerators.placement.placing import query
     from accelerators.precision.precision_plan import PrecisionPlan
@@ -68,6 +69,7 @@ __all__ = [
     "compile",
     "devices",
     "import_model",
+    "load",
     "query",
     "register_accelerator",
     "to_device",
@@ -103,6 +105,7 @@ __getattr__ = lazily(__name__, {
     "compile": "accelerators.compiling_files",
     "devices": "accelerators.interface.registry",
     "import_model": "accelerators.importing",
+    "load": "accelerators.loading_files",
     "query": "accelerators.placement.placing",
     "register_accelerator": "accelerators.interface.registry",
     "to_device": "accelerators.uploading",

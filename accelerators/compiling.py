@@ -26,7 +26,7 @@ from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_do
 from accelerators.starting import Beginning, started
 from graph.build import is_made_call
 from graph.errors import check_count, check_flag
-from graph.graph import Graph
+from graph.graph import NOTES, Graph
 from graph.logs import logger
 from graph.node import Node
 from graph.order import reachable
@@ -35,6 +35,8 @@ from graph.types import Dim
 from graph.words import counted
 from passes import apply_pass
 from passes import optimize as optimized
+from passes.traced_numbers import without_claims
+from passes.views import shape_view
 
 if TYPE_CHECKING:
     from graph.readers.torch import TorchSource
@@ -69,7 +71,8 @@ def compile(  # noqa: A001  the contract's name
     if example_inputs is not None or is_torchs(graph):
         graph = from_torch(graph, example_inputs)  # type: ignore[arg-type]
     asked = checked_graph(graph, "compile")  # type: ignore[arg-type]
-    whole = _prepared(asked, shapes, name, optimize)
+    strict = strict or settings.hetero.strict
+    whole = _prepared(asked, shapes, name, optimize, strict)
     reason = "the passes of optimize=True removed it, or merged it into another node"
     away = {node.name: reason for node in asked.nodes if node.name not in whole} if optimize and (pin or forbid) else {}
     task = Task(whole, devices, settings, pin, forbid, strict, away, min_subgraph_size)
@@ -87,7 +90,7 @@ def begin(graph: Graph, device: str | None, config: Mapping[str, Any], home: str
     devices = parse_devices(device)
     settings = read_config(config, devices)
     devices = present(devices, settings.by_device, settings.hetero.strict)
-    task = Task(_prepared(checked_graph(graph, "compile"), None, None, False), devices, settings)
+    task = Task(_prepared(checked_graph(graph, "compile"), strict=settings.hetero.strict), devices, settings)
     _check_wishes(task)
     return Beginning(task, _compiled, home)
 
@@ -131,7 +134,7 @@ def _compiled(task: Task) -> CompiledModel:
     built = Builder(placement, devices, settings, forced, strict, task.min_subgraph_size).build(placement.apply(live))
     if folder is not None:
         write_subgraphs_dot(folder, built.graph)
-    report = _report(built, placement, not manual)
+    report = _report(built, placement, not manual, whole.attrs.get(NOTES, ()))
     devices_used = ", ".join(dict.fromkeys(unit.device.label for unit in built.units.values()))
     logger("compile").info("%s: %s on %s", whole.name, counted(len(built.units), "subgraph"), devices_used or "no device")
     needed = set(reachable([entry.node for entry in whole.outputs]))
@@ -140,21 +143,42 @@ def _compiled(task: Task) -> CompiledModel:
     model = CompiledModel(
         built.graph, built.units, report, settings.hetero, dead, measured, lambda: measured_units(built.units, _compiled_again)
     )
+    if not strict:
+        model.without_claims = _renouncing(task)
     model.origin = Origin(whole, None if manual else _steps_like(task))
     return model
+
+
+def _renouncing(task: Task) -> Callable[[], CompiledModel]:
+    """A function that compiles the graph without the sizes that its file declares and that do not follow."""
+
+    def compiled() -> CompiledModel:
+        graph = without_claims(task.graph)
+        shape = {"shape": shape_view(graph)}
+        return _compiled(attrs.evolve(task, graph=graph.evolve(attrs={**task.graph.attrs, **shape})))
+
+    return compiled
 
 
 def _steps_like(task: Task) -> Callable[[Graph], CompiledModel] | None:
     """A function that compiles a decoder's step as the task says; None where its first device does not append to caches."""
     if task.pin or not task.devices[0].accelerator.appends_caches:
         return None
-    return lambda graph: _compiled(attrs.evolve(task, graph=_prepared(graph, None, None, False)))
+    return lambda graph: _compiled(attrs.evolve(task, graph=_prepared(graph)))
 
 
-def _prepared(graph: Graph, shapes: Mapping[str, Sequence[Dim]] | None, name: str | None, optimize: bool) -> Graph:
-    """The graph with types."""
+def _prepared(
+    graph: Graph,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    name: str | None = None,
+    optimize: bool = False,
+    strict: bool = False,
+) -> Graph:
+    """The graph with types; a declared one that does not follow is replaced, or an error if `strict`."""
     graph = graph if name is None else graph.evolve(name=name)
-    graph = apply_pass(graph, "InferShape", shapes=shapes, strict=shapes is not None, check_declared=True, verify=False)
+    graph = apply_pass(
+        graph, "InferShape", shapes=shapes, strict=shapes is not None, check_declared=strict, check_fits=True, verify=False
+    )
     return optimized(graph) if optimize else graph
 
 
@@ -187,11 +211,11 @@ def _affinities(graph: Graph, task: Task, manual: bool) -> dict[str, str]:
     return fixed
 
 
-def _report(built: Built, placement: Placement, automatic: bool) -> CompileReport:
+def _report(built: Built, placement: Placement, automatic: bool, noted: Sequence[str]) -> CompileReport:
     rows = tuple(SubgraphRow(u.name, u.device.label, len(u.ops), u.seconds, u.compiled.story) for u in built.units.values())
     of_units = [f"{unit.name}: {note}" for unit in built.units.values() for note in unit.compiled.notes]
     notes = (*placement.notes, *built.notes, *_unheard(placement), *of_units)
-    return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, notes)
+    return CompileReport(built.graph.name, automatic, placement, built.moves, rows, built.partition, (*noted, *notes))
 
 
 def _unheard(placement: Placement) -> list[str]:

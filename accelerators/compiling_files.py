@@ -58,7 +58,7 @@ def compile(  # noqa: A001  the contract's name
     if isinstance(graph, (str, os.PathLike)):
         from graph.readers import load
 
-        graph = load(graph)
+        graph = load(graph, strict=strict)
     from accelerators.compiling import compile as compile_graph
 
     return compile_graph(

@@ -54,6 +54,10 @@ class RunError(AcceleratorError):
     """A device failed while it ran a subgraph."""
 
 
+class ClaimError(RunError):
+    """A value has other sizes than its file declares, which only a run could tell."""
+
+
 @contextmanager
 def asking(where: str) -> Iterator[None]:
     """A context in which an error that a device raises says where; one that is not ours becomes an AcceleratorError."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_OPSET = 21
 
+NOTES = "notes"
+"""The graph attribute that holds sentences on what deviated from ONNX in the graph's file, and how it was read."""
+
 NEWEST_VERSION = 2**31 - 1
 """The largest version of an opset: onnx takes no larger number."""
 """The version of ONNX's own op set that a graph made in Python has."""

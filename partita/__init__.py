@@ -19,7 +19,7 @@ check_house()
 if TYPE_CHECKING:
     from partita.names import *  # noqa: F403
 
-_EARLY = {"compile": "accelerators", "load": "graph.readers"}
+_EARLY = {"compile": "accelerators", "load": "accelerators"}
 """The names that do without the rest, and the packages that they come from."""
 
 __version__ = "0.1.0"

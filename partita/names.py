@@ -26,6 +26,7 @@ from accelerators import (
     accelerator,
     compile,
     devices,
+    load,
     query,
     register_accelerator,
     unregister_accelerator,
@@ -55,7 +56,7 @@ from graph import (
     variable,
 )
 from graph.lazily import lazily
-from graph.readers import load, mxnet_ops
+from graph.readers import mxnet_ops
 from graph.readers.torch import from_torch
 from graph.text import parse
 from graph.verify import verify

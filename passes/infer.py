@@ -49,13 +49,15 @@ def infer(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     strict: bool = True,
     check_declared: bool | None = None,
+    check_fits: bool | None = None,
 ) -> Graph:
     """The graph with the types that follow from those of its inputs, in bodies and calls too.
 
     `shapes` gives shapes of inputs; a size given for a symbol holds wherever the symbol stands. A contradiction is an
     error that names the node; without `strict` the types that do not follow stay unknown. A type that the graph
     declares for a value is a claim: with `check_declared` (by default as `strict`) it is an error that another one
-    follows, which otherwise takes its place, and so it is that inputs of an op have sizes that do not go together.
+    follows, which otherwise takes its place. With `check_fits` (by default as `check_declared`) it is an error that
+    inputs of an op have sizes that do not go together.
     """
     for inner in graphs_in(g):
         for node in inner.nodes:
@@ -65,11 +67,41 @@ def infer(
     checks = strict if check_declared is None else check_declared
     inference = _Inference(strict, checks, g.opsets)
     typed = inference.run(g)
-    for node in typed.nodes if checks else ():
+    for node in typed.nodes if (checks if check_fits is None else check_fits) else ():
         require_fits(node)
     if not inference.variants:
         return typed
     return with_bodies(typed, {body: list(typed_copies.values()) for body, typed_copies in inference.variants.items()})
+
+
+def replaced_types(declared: Graph, typed: Graph) -> list[str]:
+    """Notes on the types that the first graph declares and that others replace in the second, which was inferred from it."""
+    others = {node.name: node for node in typed.nodes if node.is_op}
+    notes = []
+    for node in declared.nodes:
+        other = others.get(node.name) if node.is_op else None
+        if other is None or (other is node and not node.bodies):
+            continue
+        for name, old, new in zip(node.output_names, node.output_types, other.output_types):
+            if not _agree(old, new):
+                where = f"node {node.name!r} ({node.op})"
+                notes.append(f"{where}: the value {name!r} is declared {old}; {new} follows, and is taken")
+        inner = [(body, other.attrs.get(key)) for key, body in node.bodies]
+        if node.subgraph is not None:
+            inner = [(node.subgraph, other.subgraph)]
+        for body, typed_body in inner:
+            notes += replaced_types(body, typed_body) if isinstance(typed_body, Graph) else []
+    return notes
+
+
+def _agree(declared: Type | None, inferred: Type | None) -> bool:
+    if declared is inferred:
+        return True
+    try:
+        merged(declared, inferred)
+    except TypeMismatch:
+        return False
+    return True
 
 
 def with_missing_types(g: Graph) -> Graph:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graph.graph import Graph
+from graph.graph import NOTES, Graph
 from graph.types import Dim
-from passes.infer import infer
+from passes.infer import infer, replaced_types
 from passes.registry import REPORT, REQUESTS, register_pass
 from passes.traced_numbers import without_traced_numbers
 from passes.views import shape_view
@@ -19,13 +19,18 @@ def infer_shape(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     strict: bool = True,
     check_declared: bool | None = None,
+    check_fits: bool | None = None,
     trust_numbers: bool = True,
 ) -> Graph:
     """ONNX's inference with data propagation. `shapes` gives shapes of inputs by name; without `strict` a contradiction is no
-    error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that is not the
-    inferred one is an error; otherwise the inferred type replaces it. Without `trust_numbers` a number that is declared for
-    a size of an op's result, and that does not follow, gives way to what follows, a symbol of an input, say. Linear.
+    error and leaves types unknown. With `check_declared`, by default as `strict`, a declared type that is not the inferred one
+    is an error; otherwise the inferred type replaces it, and `g.attrs["notes"]` says so. With `check_fits`, by default as
+    `check_declared`, it is an error that sizes of an op's inputs do not go together. Without `trust_numbers` a number that is
+    declared for a size of an op's result, and that does not follow, gives way to what follows, a symbol of an input, say. Linear.
     """
     g = g if trust_numbers else without_traced_numbers(g)
-    typed = infer(g, shapes, strict, check_declared)
-    return typed.evolve(attrs={**typed.attrs, "shape": shape_view(typed)})
+    typed = infer(g, shapes, strict, check_declared, check_fits)
+    noted = g.attrs.get(NOTES, ())
+    notes = tuple(dict.fromkeys([*noted, *replaced_types(g, typed)]))
+    added = {NOTES: notes} if notes else {}
+    return typed.evolve(attrs={**typed.attrs, **added, "shape": shape_view(typed)})

@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 import attrs
 
 from graph.errors import PassError, did_you_mean
-from graph.graph import Graph
+from graph.graph import NOTES, Graph
 
 PassFunction = Callable[..., Graph]
 """(graph, **options) -> graph."""
 
 Registered = TypeVar("Registered", bound=PassFunction)
 
-REQUESTS = ("subgraph_property",)
-"""What users leave in `g.attrs` for a later pass: wishes, not facts about the graph, so that the passes here keep them."""
+REQUESTS = ("subgraph_property", NOTES)
+"""Attributes that passes keep: what users leave for a later pass, and what was noted of the graph's file; neither is a fact about
+the graph as it is."""
 
 REPORT = "partition_report"
 """The graph attribute that PartitionGraph leaves its report in."""

@@ -34,6 +34,24 @@ def without_traced_numbers(graph: Graph) -> Graph:
     return rewrite(graph, visit)
 
 
+def without_claims(graph: Graph) -> Graph:
+    """The graph with the types that follow from its inputs alone; where none does, with the element types that are declared."""
+    followed = infer(without_declared(graph, frozenset()), strict=False)
+    followed = map_types(followed, dict.fromkeys(generated(followed, [node[0].type for node in followed.inputs])))
+    stated = {node.name: node.output_types for node in graph.nodes}
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        pairs = zip(node.output_types, stated[node.name], strict=True)
+        types = tuple([_of_unknown_sizes(old) if new is None else new for new, old in pairs])
+        rewriter.keep(node, rewriter.rebuilt(node, output_types=types) if node.is_op else None)
+
+    return rewrite(followed, visit)
+
+
+def _of_unknown_sizes(stated: Type | None) -> Type | None:
+    return TensorType(stated.dtype, None) if isinstance(stated, TensorType) else stated
+
+
 def _followed(stated: Type | None, follows: Type | None) -> Type | None:
     """The stated type with what follows in the place of numbers that do not follow."""
     if not isinstance(stated, TensorType) or not isinstance(follows, TensorType) or stated.shape is None:

@@ -185,7 +185,7 @@ ROOMS = {
         onnx_backend
         choosing_precision
         choosing
-        compiling_files
+        compiling_files loading_files
         at_once
         compiling importing uploading tuning
         starting

@@ -12,7 +12,7 @@ import numpy as np
 
 from accelerators.arrays.layout import array_layout
 from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import RunError
+from accelerators.errors import ClaimError, RunError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter, rewrite
@@ -69,7 +69,7 @@ class OutputCheck:
         for value, entry in zip(values, self._body.outputs):
             if isinstance(entry.type, TensorType) and not _agrees(value, entry.type):
                 cause = f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs"
-                raise RunError(cause, where=where, remedy=REMEDY)
+                raise ClaimError(cause, where=where, remedy=REMEDY)
 
 
 def _layout(entry: NodeEntry) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None, TensorType | None]:

@@ -187,8 +187,10 @@ def checked_graph(graph: Graph, where: str) -> Graph:
 
 
 def _checked_types(graph: Graph) -> Graph:
-    """The typed graph, with declared types checked against the inferred ones, unless InferShape has done so."""
-    return graph if isinstance(graph.attrs.get("shape"), TypeView) else infer(graph, strict=False, check_declared=True)
+    """The typed graph, with inferred types in the place of declared ones that they contradict."""
+    if isinstance(graph.attrs.get("shape"), TypeView):
+        return graph
+    return infer(graph, strict=False, check_declared=False, check_fits=True)
 
 
 def live_part(graph: Graph) -> Graph:

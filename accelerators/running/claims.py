@@ -8,9 +8,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
+from accelerators.errors import ClaimError
 from graph.graph import Graph
 from graph.types import TensorType
+from passes.contradictions import DeclaredMismatch
 
 
 @attrs.frozen(slots=True)
@@ -48,17 +49,27 @@ class SizeClaims:
         return [arrays[claim.input].shape[claim.input_axis] for claim in self._claims]
 
     def check(self, results: Sequence[Any], sizes: Sequence[int]) -> None:
-        """RunError for the first output that has another size."""
+        """ClaimError for the first output that has another size."""
         for claim, size in zip(self._claims, sizes):
             value = results[claim.output]
             if isinstance(value, np.ndarray) and value.shape[claim.axis] != size:
                 entry, given = self._graph.outputs[claim.output], self._graph.inputs[claim.input]
-                raise RunError(
+                raise ClaimError(
                     f"the value {entry.name!r} is declared {entry.type}, and sizes {list(value.shape)} came of these inputs: "
                     f"{claim.symbol!r} is {size} in input {given.name!r}",
                     where=f"model {self._graph.name!r}",
                     remedy="Correct the declared type, or leave it out of the model",
                 )
+
+
+def is_of_a_claim(error: BaseException) -> bool:
+    """True if the error, or one that it came of, is that a declared size is not the one that came."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (ClaimError, DeclaredMismatch)):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _symbols(value_type: object) -> list[tuple[int, str]]:

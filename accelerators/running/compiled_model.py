@@ -23,7 +23,7 @@ from accelerators.interface.settings import HeteroSettings
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
-from accelerators.running.claims import SizeClaims
+from accelerators.running.claims import SizeClaims, is_of_a_claim
 from accelerators.running.executor import Executor, Observer, Runs, root
 from accelerators.running.inputs import InputChecker, Stays
 from accelerators.running.outputs import Outputs
@@ -35,7 +35,9 @@ from accelerators.running.recording import Recorder
 from accelerators.running.requests import RequestQueue
 from accelerators.running.steps import plan_run
 from accelerators.running.targets import out_arrays
+from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.logs import logger
 from graph.nested import graphs_in
 from graph.node import Node
 from graph.types import Type
@@ -124,6 +126,9 @@ class CompiledModel:
         self._names: dict[str, int] = {}
         for i, name in enumerate(graph.output_names):
             self._names.setdefault(name, i)
+        self.without_claims: Callable[[], CompiledModel] | None = None
+        """Compiles the same model without the sizes that its file declares and that do not follow; None where it has none."""
+        self._renouncing = threading.Lock()
         self.origin: Origin | None = None
         """What it was compiled from; None for one that was read from a file."""
         self._decoder: Decoder | None = None
@@ -174,9 +179,13 @@ class CompiledModel:
         plain = not (due or self.measured or self._closed)
         if out is None and plain and self._timeline is None:
             sizes = self._claims.sizes(arrays) if self._claims else ()
-            outputs = self._executor.run(arrays)
-            if self._claims:
-                self._claims.check(outputs, sizes)
+            try:
+                outputs = self._executor.run(arrays)
+                if self._claims:
+                    self._claims.check(outputs, sizes)
+            except PartitaError as error:
+                self._renounce_claims(error)
+                return self(*args, **named)
             return Outputs(outputs, self._names)
         return self._run(arrays, out, traced=self._traced(), due=due)
 
@@ -186,6 +195,45 @@ class CompiledModel:
         return None if timeline is None else timeline.request()
 
     def _run(
+        self, arrays: list[Any], out: Any, turn: Observer | None = None, traced: Tracing | None = None, due: int | None = None
+    ) -> Outputs:
+        given = list(arrays)
+        try:
+            return self._run_once(arrays, out, turn, traced, due)
+        except PartitaError as error:
+            self._renounce_claims(error)
+        return self._run_once(given, out, None, None, due)
+
+    def _renounce_claims(self, error: PartitaError) -> None:
+        """Compile again with the sizes that follow, if the error is that others, which the file declares, are wrong."""
+        if self.without_claims is None or not is_of_a_claim(error):
+            raise error
+        with self._renouncing:
+            make, self.without_claims = self.without_claims, None
+            if make is not None:
+                final = make()
+                final.without_claims = None
+                note = f"{error.cause}; the sizes that follow are taken instead"
+                logger("compile").warning("%s: %s", self.graph.name, note)
+                self._adopt(final, attrs.evolve(final.report, notes=(*final.report.notes, note)))
+
+    def _adopt(self, final: CompiledModel, report: CompileReport | ImportedReport) -> None:
+        """From the next call on, run as this model does."""
+        with self._profiling, self._lock:
+            if self._closed:
+                final.close()
+                return
+            before, measuring = self._executor, self._measuring
+            self.graph, self.dead, self.report = final.graph, final.dead, report
+            self._units, self._constants, self._claims = final._units, final._constants, final._claims
+            self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
+            self._executor, self._pipeline = final._executor, final._pipeline
+            self.origin, self.measured, self.without_claims = final.origin, final.measured, final.without_claims
+        before.close()
+        if measuring is not None:
+            measuring.close()
+
+    def _run_once(
         self, arrays: list[Any], out: Any, turn: Observer | None = None, traced: Tracing | None = None, due: int | None = None
     ) -> Outputs:
         if self._closed:
@@ -281,7 +329,7 @@ class CompiledModel:
     def renew(self) -> None:
         """Start anew in a forked process, which has none of the threads, nor what they were working on."""
         self._requests, self._timeline = None, None
-        self._lock, self._profiling = threading.Lock(), threading.Lock()
+        self._lock, self._profiling, self._renouncing = threading.Lock(), threading.Lock(), threading.Lock()
 
     def profile(self, /, *args: Any, **named: Any) -> Profile:
         """The time that a run takes, subgraph by subgraph and node by node.

@@ -120,20 +120,7 @@ class StartingModel(CompiledModel):
 
     def take_over(self, final: CompiledModel, seconds: float) -> None:
         """From the next call on, run as this model does."""
-        with self._profiling, self._lock:
-            if self._closed:
-                final.close()
-                return
-            before, measuring = self._executor, self._measuring
-            report = ended(final.report, self.properties.devices, seconds)
-            self.graph, self.dead, self.report = final.graph, final.dead, report
-            self._units, self._constants = final._units, final._constants
-            self._measuring_units, self._measuring, self._last = final._measuring_units, final._measuring, None
-            self._executor, self._pipeline = final._executor, final._pipeline
-            self.origin, self.measured = final.origin, final.measured
-        before.close()
-        if measuring is not None:
-            measuring.close()
+        self._adopt(final, ended(final.report, self.properties.devices, seconds))
 
     def stay(self, error: BaseException) -> None:
         """Go on with the devices that answer now, for good."""

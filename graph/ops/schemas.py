@@ -14,6 +14,9 @@ from graph.node import Node
 ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 """The domains whose ops are all known; an unknown op in any other one may belong to an engine."""
 
+OTHER_VERSION = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
+"""What to do where a version of a domain has no such op."""
+
 
 @attrs.frozen(slots=True)
 class AttrSpec:
@@ -122,7 +125,7 @@ def require_spec(op: str, domain: str, version: int, where: str | None = None) -
     names = _onnx_names().get(domain, frozenset())
     if op in names:
         cause = f"{domain or 'ai.onnx'} version {version} has no op {op!r}; other versions have"
-        remedy: str | None = "Convert the model with the pass ConvertOpset, or declare the version it was made for"
+        remedy: str | None = OTHER_VERSION
     else:
         cause = f"{domain or 'ai.onnx'} has no op {op!r}"
         remedy = did_you_mean(op, names) or "Declare an op of your own with register_op(...)"

@@ -20,13 +20,9 @@ def load(
     params: str | os.PathLike[str] | bytes | Mapping[str, Any] | None = None,
     inline: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> Graph:
-    """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
-
-    `shapes` gives inputs other shapes than the file's; `params` are an MXNet symbol's parameters
-    (the file, its bytes, or arrays by name); `inline` puts
-    the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX model given as a ModelProto
-    or as bytes may keep external data."""
+    """Read a model, as `accelerators.load` says; types that it declares are not held against anything here."""
     require_shapes(shapes or {})
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
     if isinstance(name, str) and name.startswith(ZOO):
@@ -45,7 +41,7 @@ def load(
         raise ReadError("params= goes with an MXNet symbol", remedy='Give the path of a "-symbol.json" with it')
     from graph.readers.onnx import load_onnx
 
-    return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir)
+    return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir, strict=strict)
 
 
 TORCH = (

@@ -34,6 +34,9 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     group.add_argument(
         "--optimize", action="store_true", help="run the default passes first (folding, batch norms, ...)"
     )
+    group.add_argument(
+        "--strict", action="store_true", help="what deviates from ONNX is an error, and so is a device that fails to compile"
+    )
 
 
 def add_devices(parser: argparse.ArgumentParser, required: bool = False, precision: bool = False) -> None:

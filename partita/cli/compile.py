@@ -33,7 +33,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="OUT.partita", required=True, help="the file to write")
     parser.add_argument("--key", metavar="FILE", help="sign with the bytes of this file")
     parser.add_argument("--why", action="store_true", help="say why subgraphs were compiled, how long kernels took, what fused")
-    parser.add_argument("--strict", action="store_true", help="a device that fails to compile is an error")
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -16,6 +16,7 @@ import partita as pt
 from accelerators.interface.device_list import DEFAULT
 from accelerators.running.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
+from graph.graph import NOTES
 from graph.readers import holds_torch
 from graph.types import Dim, TensorType
 from partita.cli.arguments import Usage, placing_of
@@ -77,7 +78,7 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
         )
     if arguments.params and not arguments.model.endswith(".json"):
         raise Usage("--params goes with an MXNet symbol, a file PREFIX-symbol.json", where=arguments.model)
-    graph = read_graph(arguments.model, screen, dict(arguments.shape), arguments.params)
+    graph = read_graph(arguments.model, screen, dict(arguments.shape), arguments.params, arguments.strict)
     if arguments.inline:
         graph = unplaced(graph)
     if getattr(arguments, "batch", None):
@@ -88,7 +89,7 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
 
 
 def read_graph(
-    model: str, screen: Screen, shapes: Mapping[str, tuple[Dim, ...]], params: str | None = None
+    model: str, screen: Screen, shapes: Mapping[str, tuple[Dim, ...]], params: str | None = None, strict: bool = False
 ) -> pt.Graph:
     """The graph of the model of that name."""
     screen.say(f"reading {model}")
@@ -96,7 +97,10 @@ def read_graph(
         beside = sorted(glob.glob(f"{glob.escape(model.removesuffix(SYMBOL))}-????.params"))
         for path in beside[-1:]:
             screen.warn(f"without parameters the weights are inputs: --params {path}")
-    return pt.load(model, shapes=shapes or None, params=params)
+    graph = pt.load(model, shapes=shapes or None, params=params, strict=strict)
+    for note in graph.attrs.get(NOTES, ()):
+        screen.warn(note)
+    return graph
 
 
 def writable(path: str | None, model: str) -> Path | None:
@@ -127,7 +131,7 @@ def load_model(
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
-    late = ("shape", "params", "optimize", "inline", "pin", "forbid", "batch")
+    late = ("shape", "params", "optimize", "inline", "strict", "pin", "forbid", "batch")
     for name in late:
         if getattr(arguments, name, None):
             raise Usage(f"the model is compiled: --{name} comes too late")
@@ -147,8 +151,7 @@ def compiled(
 ) -> pt.CompiledModel:
     """The model on the devices asked for, though others may answer first (START)."""
     screen.say(f"compiling for {arguments.devices or DEFAULT}")
-    strict = getattr(arguments, "strict", False)
-    return pt.compile(graph, arguments.devices, config, strict=strict, **placing_of(arguments)).wait()
+    return pt.compile(graph, arguments.devices, config, strict=arguments.strict, **placing_of(arguments)).wait()
 
 
 def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:

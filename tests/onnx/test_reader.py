@@ -180,7 +180,7 @@ def _huge(proto):
 ])
 def test_bad_models_have_one_clear_error(change, error, message):
     with pytest.raises(error, match=message):
-        load(_changed(change))
+        load(_changed(change), strict=True)
 
 
 def test_bad_files_have_one_clear_error(tmp_path):

@@ -1,42 +1,81 @@
-"""The error for a graph in which a node reads a value that no earlier node makes: a cycle, or nodes out of order."""
+"""Nodes that read values before these are made: sorted, or else an error for a value that nothing makes and for a cycle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError, did_you_mean
+from graph.order import lowest_first
+from graph.readers.onnx.free_names import free_of_node
 from graph.ways import arrows, way_between
 
 if TYPE_CHECKING:
     from graph.readers.onnx.level import Level
 
+REMEDY = "ONNX requires each node after those that it reads from; without strict=True the nodes are sorted"
+
+
+class Unsorted(ReadError):
+    """The error for a node that reads a value of a later node."""
+
+
+def sorted_nodes(protos: Any) -> Sequence[Any]:
+    """The NodeProtos, each after those that it reads from, the first in the file first; cycles come last. O(n log n)."""
+    makers: dict[str, int] = {}
+    for i, proto in enumerate(protos):
+        for name in proto.output:
+            makers.setdefault(name, i)
+    consumers: list[list[int]] = [[] for _ in protos]
+    waiting = [0] * len(protos)
+    for i, proto in enumerate(protos):
+        for source in {makers[name] for name in _read_by(proto) if name and name in makers}:
+            consumers[source].append(i)
+            waiting[i] += 1
+    order = lowest_first([i for i, count in enumerate(waiting) if not count], waiting, consumers)
+    order += sorted(set(range(len(waiting))).difference(order))
+    return [protos[i] for i in order]
+
 
 def undefined_value(level: Level, node: Any, name: str) -> ReadError:
     """The error for a node that reads a value before any node has made it: unknown, unsorted, or a cycle."""
     where = level.reading.where(node)
-    makers = {output: maker for maker in level.protos for output in maker.output if output}
     if name in level.arrays:
         return ReadError(f"the node reads {name!r}, which belongs to the bodies of calls", where=where)
-    if name not in makers:
+    maker = next((maker for protos in _around(level) for maker in protos if name in maker.output), None)
+    if maker is None:
         hint = did_you_mean(name, level.values)
         return ReadError(f"the node reads {name!r}, which nothing defines", where=where, remedy=hint)
-    maker = makers[name]
     title = f"{maker.name or name!r} ({maker.op_type})"
     way = _way_back(level, node, name)
     if way:
         through = f"through the value {name!r}, made by node {title}: {arrows([*way, way[0]])}"
         return ReadError(f"the node depends on itself {through}", where=where)
-    return ReadError(
-        f"the nodes are unsorted: {name!r} is made by a later node, {title}",
-        where=where,
-        remedy="ONNX wants each node after those that it reads from; sort the nodes",
-    )
+    return Unsorted(f"the nodes are unsorted: {name!r} is made by a later node, {title}", where=where, remedy=REMEDY)
+
+
+def _read_by(proto: Any) -> Iterator[str]:
+    """The names that the node and its bodies read."""
+    yield from proto.input
+    yield from free_of_node(proto)
+
+
+def _around(level: Level) -> Iterator[Any]:
+    """The nodes of the level and of those around it."""
+    here: Level | None = level
+    while here is not None:
+        yield here.protos
+        here = here.outer
 
 
 def _way_back(level: Level, node: Any, name: str) -> list[str]:
     """The values from one that the node makes to `name`, which it reads, if there is such a way."""
     edges = [
-        (source, output) for maker in level.protos for source in maker.input for output in maker.output if source and output
+        (source, output)
+        for maker in level.protos
+        for source in _read_by(maker)
+        for output in maker.output
+        if source and output
     ]
     ways = (way_between([*edges, (output, output)], output, name) for output in node.output if output)
     return next(filter(None, ways), [])

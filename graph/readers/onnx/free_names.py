@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graph.readers.onnx.reading import GRAPH_KIND
@@ -31,6 +31,17 @@ def free_of_node(node: Any) -> dict[str, None]:
         if attribute.type == GRAPH_KIND:
             free.update(free_names(attribute.g))
     return free
+
+
+def all_names(protos: Any) -> Iterator[str]:
+    """The names of all values that the NodeProtos and their bodies make."""
+    for node in protos:
+        yield from node.output
+        for attribute in node.attribute:
+            if attribute.type == GRAPH_KIND:
+                inner = attribute.g
+                yield from (item.name for item in (*inner.input, *inner.initializer))
+                yield from all_names(inner.node)
 
 
 def _take(names: Iterable[str], defined: set[str], free: dict[str, None]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 from graph.errors import ReadError
 from graph.graph import Graph
 from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
-from graph.ops.schemas import OpSpec
+from graph.ops.schemas import OTHER_VERSION, OpSpec
 from graph.readers.onnx import marks
 from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.constants import constant_value
-from graph.readers.onnx.disorder import undefined_value
-from graph.readers.onnx.free_names import free_of_node
+from graph.readers.onnx.disorder import sorted_nodes, undefined_value
+from graph.readers.onnx.free_names import all_names, free_of_node
 from graph.readers.onnx.moving import move
+from graph.readers.onnx.older_ops import is_older, older_op
 from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
 from graph.readers.onnx.source import plain_domain, utf8
 from graph.readers.onnx.tensors import read_dense, read_tensor
@@ -47,6 +48,7 @@ class Level:
         """The positions of those constants that are also among the file's inputs."""
         self.renamed = False
         """Does any value bear another name than in the file?"""
+        self._file_names: set[str] | None = None
 
     # variables and constants
 
@@ -94,8 +96,8 @@ class Level:
     # ops
 
     def read_nodes(self, protos: Any) -> None:
-        """All NodeProtos in file order."""
-        self.protos = protos
+        """All NodeProtos in file order, sorted where that does not do."""
+        self.protos = protos = sorted_nodes(protos) if self.reading.sorts else protos
         for proto in protos:
             self.read_node(proto)
 
@@ -105,6 +107,13 @@ class Level:
         op, domain = proto.op_type, plain_domain(proto.domain)
         if reading.functions and (domain, op, proto.overload) in reading.functions:
             reading.functions[domain, op, proto.overload].call(self, proto)
+            return
+        version = None if domain else reading.opsets.get("")
+        if version is not None and is_older(op, version):
+            cause = f"ai.onnx version {version} has no such op; it is read as onnxruntime reads it"
+            reading.note(cause, reading.where(proto), OTHER_VERSION)
+            for part in older_op(self, proto):
+                self.read_node(part)
             return
         spec = reading.spec(op, domain, proto)
         metadata, own = self.metadata(proto) if proto.metadata_props or proto.doc_string else (NOTHING, NOTHING)
@@ -244,6 +253,14 @@ class Level:
     def no_body(self, proto: Any, name: str) -> Any:
         """The reader of bodies for nodes that cannot have one: it refuses."""
         raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
+
+    def names_in_file(self) -> set[str]:
+        """All names of values in the file, here and around, and those that were added."""
+        if self.outer is not None:
+            return self.outer.names_in_file()
+        if self._file_names is None:
+            self._file_names = {*self.values, *all_names(self.protos)}
+        return self._file_names
 
     # bodies
 

@@ -9,10 +9,12 @@ from typing import Any
 from graph.build import CALL_DOMAIN
 from graph.errors import ReadError
 from graph.file_state import file_state
-from graph.graph import Graph
+from graph.graph import NOTES, Graph
+from graph.logs import logger
 from graph.pauses import collector_paused
 from graph.protos import TypeReader
 from graph.readers.onnx import marks
+from graph.readers.onnx.disorder import REMEDY, Unsorted
 from graph.readers.onnx.functions import read_functions
 from graph.readers.onnx.level import Level
 from graph.readers.onnx.reading import Names, Reading
@@ -38,19 +40,21 @@ def load_onnx(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     inline: bool = False,
     base_dir: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    strict: bool = False,
 ) -> Graph:
     """The graph of an ONNX model: a path, an open file, its bytes, or a ModelProto.
 
     `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
     stay calls unless `inline`. `base_dir` is where files of external data lie (by default
-    the folder of the path), or a dictionary of their bytes.
+    the folder of the path), or a dictionary of their bytes. What is not as ONNX requires and can be understood (nodes out
+    of order, ...) is noted in the graph's attribute "notes"; with `strict` it is an error.
     Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
     path = os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
     before = None if path is None or shapes or inline or base_dir is not None else file_state(path)
     source = open_source(model, base_dir)
     try:
         with collector_paused():
-            graph = _read(source, shapes or {})
+            graph = _read_in_order(source, shapes or {}, strict)
     except UnicodeDecodeError:
         raise ReadError("the model is damaged: a name is not UTF-8", where=source.title) from None
     if before is not None and before == file_state(before.path):
@@ -62,11 +66,34 @@ def load_onnx(
     return graph
 
 
-def _read(source: Source, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
-    model, proto = source.model, source.model.graph
+def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: bool) -> Graph:
+    """The graph; a file whose nodes are unsorted is read a second time, sorted."""
+    reading = _reading(source, strict)
+    try:
+        graph = _read(source, reading, shapes)
+    except Unsorted as error:
+        if strict:
+            raise
+        reading = _reading(source, strict)
+        reading.sorts = True
+        reading.note(f"{error.cause}; they are sorted", error.where or source.title, REMEDY)
+        graph = _read(source, reading, shapes)
+    if reading.notes:
+        for note in reading.notes:
+            logger("load").warning("%s", note)
+        graph.attrs[NOTES] = tuple(reading.notes)
+    return graph
+
+
+def _reading(source: Source, strict: bool) -> Reading:
+    model = source.model
+    names = Names([model.graph.node, *(function.node for function in model.functions)])
     opsets = read_opsets(model.opset_import, source.title) if model.ir_version >= 3 else {"": 1}
-    names = Names([proto.node, *(function.node for function in model.functions)])
-    reading = Reading(source.title, source.folder, opsets, names, TypeReader())
+    return Reading(source.title, source.folder, opsets, names, TypeReader(), strict)
+
+
+def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
+    model, proto = source.model, source.model.graph
     read_functions(reading, model.functions)
     reading.opsets.pop(CALL_DOMAIN, None)
     level = Level(reading)

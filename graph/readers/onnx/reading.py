@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graph.errors import ReadError
 from graph.lazy import lazy
-from graph.ops.schemas import ONNX_DOMAINS, OpSpec, require_spec, spec_of
+from graph.ops.schemas import ONNX_DOMAINS, OpSpec, newest_versions, require_spec, spec_of
 from graph.protos import TypeReader
 from graph.readers.onnx.source import utf8
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 GRAPH_KIND = 5
 """The number of AttributeProto.GRAPH."""
+
+WITHDRAWN = "Declare the version that the model was made for"
+"""What to do about an op that a domain has withdrawn."""
 
 PLAIN_KINDS = frozenset((1, 2, 3, 6, 7, 8))
 """The numbers of the kinds that are numbers, strings, and lists of these."""
@@ -59,7 +62,9 @@ def given_names(nodes: Any) -> Iterator[str]:
 class Reading:
     """One model as it is being read."""
 
-    def __init__(self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader) -> None:
+    def __init__(
+        self, title: str, folder: str | None, opsets: dict[str, int], names: Names, types: TypeReader, strict: bool = False
+    ) -> None:
         self.title = title
         """The model's title in messages."""
         self.folder = folder
@@ -70,6 +75,12 @@ class Reading:
         """The names of op nodes."""
         self.types = types
         """Reads TypeProtos."""
+        self.strict = strict
+        """True if a deviation from ONNX that can be understood is an error, not a note."""
+        self.notes: dict[str, None] = {}
+        """The deviations from ONNX so far, in order."""
+        self.sorts = False
+        """True if nodes are sorted before they are read: the file's order does not do."""
         self.functions: dict[tuple[str, str, str], Function] = {}
         """The model-local functions by domain, name and overload."""
         self.attributes: dict[Any, Mapping[str, Any]] = {}
@@ -83,12 +94,27 @@ class Reading:
         name = node.name or next(iter(node.output), "")
         return f"{self.title}, node {name!r} ({node.op_type})"
 
+    def note(self, cause: str, where: str, remedy: str) -> None:
+        """Note a deviation from ONNX; with `strict` it is an error."""
+        if self.strict:
+            raise ReadError(cause, where=where, remedy=remedy)
+        self.notes[f"{where}: {cause}"] = None
+
     def spec(self, op: str, domain: str, node: Any) -> OpSpec | None:
         """The op's signature; None if its domain is not one that is known here."""
         key = (op, domain)
         if key not in self._specs:
             self._specs[key] = self._find(op, domain, node)
         return self._specs[key]
+
+    def _version_not_imported(self, domain: str, node: Any) -> int:
+        """The version in which a domain is read that the model does not import: the newest, as onnxruntime takes it."""
+        cause = f"the model uses domain {domain or 'ai.onnx'!r} and does not import its opset"
+        if domain not in ("", "ai.onnx.ml"):
+            raise ReadError(cause, where=self.where(node), remedy="Set opset_import")
+        version = self.opsets[domain] = newest_versions()[domain]
+        self.note(f"{cause}; version {version} is taken", self.where(node), "Set opset_import")
+        return version
 
     def _find(self, op: str, domain: str, node: Any) -> OpSpec | None:
         utf8(op, self.title)
@@ -98,14 +124,11 @@ class Reading:
         if not op:
             raise ReadError("a node has no op type", where=self.where(node))
         if version is None:
-            raise ReadError(
-                f"the model uses domain {domain or 'ai.onnx'!r} and does not import its opset", where=self.where(node)
-            )
+            version = self._version_not_imported(domain, node)
         spec = require_spec(op, domain, version, self.where(node))
         if spec.deprecated:
-            raise ReadError(
-                f"{op} is withdrawn since version {spec.since} of its domain, and the model imports version {version}",
-                where=self.where(node),
-                remedy="Declare the version that the model was made for",
-            )
+            cause = f"{op} is withdrawn since version {spec.since} of its domain, and the model imports version {version}"
+            if not spec.has_function:
+                raise ReadError(cause, where=self.where(node), remedy=WITHDRAWN)
+            self.note(cause, self.where(node), WITHDRAWN)
         return spec

@@ -122,6 +122,8 @@ def read_opsets(imports: Any, title: str) -> dict[str, int]:
     versions: dict[str, int] = {}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))
+        if item.version == 0 and domain:
+            continue  # as if it were not imported: no op can be of that version
         if versions.setdefault(domain, item.version) != item.version:
             raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
         last = newest.get(domain, NEWEST_VERSION)

@@ -1,4 +1,4 @@
-"""Types that a file declares are claims: held against what follows, wherever they stand, before anything is compiled."""
+"""Types that a file declares are claims: what follows takes their place; with `strict` they are errors."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ NETS = {
 }
 
 
-def loaded(inputs: str, outputs: str, body: str) -> pt.Graph:
-    return pt.load(onnx.parser.parse_model(f"{HEAD} g ({inputs}) => ({outputs}) {{ {body} }}"))
+def loaded(inputs: str, outputs: str, body: str, strict: bool = False) -> pt.Graph:
+    return pt.load(onnx.parser.parse_model(f"{HEAD} g ({inputs}) => ({outputs}) {{ {body} }}"), strict=strict)
 
 
 def lies(shape: tuple[int, ...]) -> list[str]:
@@ -70,20 +70,31 @@ def test_a_declared_output_is_held_against_what_the_op_computes(op):
         said = rf"node '.*' \({op}\): the value 'y' is declared .*, and float32{re.escape(str(list(shape)))} follows"
         for ask in (
             lambda graph=graph: pt.apply_pass(graph, "InferShape"),
-            lambda graph=graph: pt.query(graph, "cpu"),
-            lambda graph=graph: pt.compile(graph, "cpu"),
-            lambda graph=graph: pt.compile(graph, "reference"),
+            lambda lie=lie: loaded(inputs, f"{lie} y", body, strict=True),
+            lambda graph=graph: pt.compile(graph, "cpu", strict=True),
+            lambda graph=graph: pt.compile(graph, "reference", strict=True),
         ):
             with pytest.raises(pt.PartitaError, match=said):
                 ask()
         loose = pt.apply_pass(graph, "InferShape", strict=False)
         assert loose.attrs["shape"]["y"] == shape, "what follows takes the place of what is declared"
+        assert re.search(r"'y' is declared .*; float32.* follows, and is taken", loose.attrs["notes"][0])
+        assert pt.query(graph, "cpu").graph["y"][0].type.shape == shape
+    model = pt.compile(graph, "reference")
+    arrays = model.example_inputs()
+    assert model.report.notes[0] == loose.attrs["notes"][0]
+    for name in ("cpu", "reference"):
+        for result, wanted in zip(pt.compile(graph, name)(*arrays), pt.compile(right, "reference")(*arrays), strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
 def test_a_value_between_ops():
     text = f"{HEAD} g (float[1,4,8] x) => (float y) <float[1,4,4000] a> {{ a = Relu(x) y = ReduceSum<keepdims=0>(a) }}"
     with pytest.raises(pt.PartitaError, match=r"'a' is declared float32\[1, 4, 4000\], and float32\[1, 4, 8\] follows"):
-        pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu")
+        pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu", strict=True)
+    model = pt.compile(pt.load(onnx.parser.parse_model(text)), "cpu")
+    assert model(np.ones((1, 4, 8), np.float32))[0] == 32
+    assert "'a' is declared float32[1, 4, 4000]; float32[1, 4, 8] follows, and is taken" in model.report.notes[0]
 
 
 def test_a_value_in_a_body():
@@ -114,8 +125,9 @@ CALLS = {
 def test_what_a_call_declares(where, device):
     g = pt.parse(CALLS[where])
     with pytest.raises(pt.PartitaError, match=r"declared float32\[7\],? and (float32\[3\] follows|gets float32\[3\])"):
-        pt.compile(g, device)
+        pt.compile(g, device, strict=True)
     assert str(pt.apply_pass(g, "InferShape", strict=False).outputs[0].type) == "float32[3]"
+    assert pt.compile(g, device)(np.ones(3, np.float32))[0].shape == (3,)
 
 
 def test_nnvms_json():
@@ -123,14 +135,15 @@ def test_nnvms_json():
     read = from_nnvm_json(to_nnvm_json(g))
     assert str(read.outputs[0].type) == "float32[7]"
     with pytest.raises(pt.PartitaError, match=r"'y' is declared float32\[7\], and float32\[3\] follows"):
-        pt.compile(read, "cpu")
+        pt.compile(read, "cpu", strict=True)
 
 
 def test_a_chain_of_lies_that_agree_with_one_another():
     lines = "\n".join(f"y{i} = Relu({f'y{i - 1}' if i else 'x'}) : float32[9]" for i in range(40))
     g = pt.parse(f"graph g(x: float32[3]) -> (y39) {{ {lines} }}")
     with pytest.raises(pt.PartitaError, match=r"'y0' is declared float32\[9\], and float32\[3\] follows"):
-        pt.compile(g, "cpu")
+        pt.compile(g, "cpu", strict=True)
+    assert pt.compile(g, "cpu")(np.ones(3, np.float32))[0].shape == (3,)
     loose = pt.apply_pass(g, "InferShape", strict=False)
     assert not any("9" in str(node[0].type) for node in loose.nodes)
 
@@ -138,10 +151,22 @@ def test_a_chain_of_lies_that_agree_with_one_another():
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_a_size_that_comes_with_the_inputs(device):
     graph = loaded("float[N,4] x", "float[7,4] y", "y = Relu(x)")
-    model = pt.compile(graph, device)
+    model = pt.compile(graph, device, strict=True)
     assert model(np.ones((7, 4), np.float32))[0].shape == (7, 4)
     with pytest.raises(pt.RunError, match=r"the value 'y' is declared float32\[7, 4\], and .*\[1, 4\]"):
         model(np.ones((1, 4), np.float32))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:cpu,reference"])
+@pytest.mark.parametrize("declared, body, rows", [("7,4", "y = Relu(x)", 1), ("N,4", "y = Concat<axis=0>(x, x)", 2)])
+def test_a_size_that_only_a_call_refutes_gives_way_to_what_follows(device, declared, body, rows):
+    model = pt.compile(loaded("float[N,4] x", f"float[{declared}] y", body), device)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for given in (x, x[:1], x[:2]):
+        for result in (model(given), model.start(given).result(), model(given, out=[None])):
+            np.testing.assert_array_equal(result[0], np.concatenate([given] * rows))
+    notes = [note for note in model.report.notes if re.search(r"'y' is declared float32\[(7|N|3), 4\], and ", note)]
+    assert len(notes) == 1 and notes[0].endswith("; the sizes that follow are taken instead")
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])

@@ -77,7 +77,7 @@ def test_a_size_that_the_model_states_wrongly_is_an_error_that_blames_the_model(
     import onnx
 
     text = '<ir_version: 8, opset_import: ["" : 18]> g (float[4] x) => (int64[1,9] y) { y = NonZero(x) }'
-    m = pt.compile(pt.load(onnx.parser.parse_model(text)), "beta")
+    m = pt.compile(pt.load(onnx.parser.parse_model(text)), "beta", strict=True)
     for _ in range(2):
         with pytest.raises(pt.RunError) as caught:
             m(X)
@@ -96,7 +96,7 @@ def test_a_size_that_the_model_states_by_a_symbol_is_a_claim_on_every_device(dev
     for name, package in {"cpu": "tvm", "onnxruntime": "onnxruntime", "openvino": "openvino"}.items():
         if name in device:
             pytest.importorskip(package)
-    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER)), device)
+    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER)), device, strict=True)
     for call in (model, lambda x: model.start(x).result()):
         with pytest.raises(pt.RunError, match=r"the value 'z' is declared float32\[(n|5)\], and (sizes |float32)\[7\]"):
             call(np.ones(5, np.float32))
@@ -105,7 +105,7 @@ def test_a_size_that_the_model_states_by_a_symbol_is_a_claim_on_every_device(dev
 def test_a_size_that_the_model_states_by_a_symbol_is_named_with_the_input_that_has_it(beta):
     import onnx
 
-    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER.replace("float[n] y", "float[m] y"))), "beta")
+    model = pt.compile(pt.load(onnx.parser.parse_model(LONGER.replace("float[n] y", "float[m] y"))), "beta", strict=True)
     with pytest.raises(pt.RunError) as caught:
         model(X)
     assert str(caught.value) == (

@@ -288,7 +288,7 @@ def test_sizes_that_contradict_each_other_are_an_error() -> None:
 def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
     x = pt.variable("x", "float32", ("N", 4))
     stated = pt.op("Relu", x, name="y").evolve(output_types=(pt.TensorType("float32", (3, 4)),))
-    model = pt.compile(pt.Graph([stated]), "cpu")
+    model = pt.compile(pt.Graph([stated]), "cpu", strict=True)
     assert "compiled for each size: 'y' is stated to be float32[3, 4], and its op makes" in " ".join(model.report.notes)
     assert model(numbers(3, 4))[0].shape == (3, 4)
     with pytest.raises(pt.PartitaError, match=r"(?s)\[3, 4\].*'InferShape', trust_numbers=False"):

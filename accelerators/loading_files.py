@@ -1,0 +1,34 @@
+"""`load`: a file becomes a graph, which with `strict` is held against what it declares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graph.graph import Graph
+from graph.readers import load as read
+from graph.types import Dim
+
+
+def load(
+    source: Any,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    params: str | os.PathLike[str] | bytes | Mapping[str, Any] | None = None,
+    inline: bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+) -> Graph:
+    """Read a model: the path of an ONNX file or MXNet's "-symbol.json", a ModelProto, the bytes of an ONNX file, or "zoo:NAME".
+
+    `shapes` gives inputs other shapes than the file's; `params` are an MXNet symbol's parameters (the file, its bytes, or
+    arrays by name); `inline` puts the bodies of model-local functions in the place of their calls; `base_dir` is where an ONNX
+    model given as a ModelProto or as bytes may keep external data. A file that deviates from ONNX (nodes out of order, an op of
+    another opset) is read where its meaning is clear, as onnxruntime reads it, and `graph.attrs["notes"]` says what deviates.
+    With `strict` that is an error, and so is a declared type that contradicts what follows from the inputs."""
+    graph = read(source, shapes, params, inline, base_dir, strict)
+    if strict:
+        from passes.infer import infer
+
+        infer(graph, strict=False, check_declared=True)
+    return graph

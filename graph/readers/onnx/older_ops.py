@@ -1,0 +1,231 @@
+"""Ops that the model's version of ONNX's own domain does not have and that onnxruntime runs there: read as the ops of ONNX that
+compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.errors import ReadError
+from graph.graph import NEWEST_VERSION
+from graph.protos import DTYPE_NUMBERS
+from graph.types import TensorType
+
+if TYPE_CHECKING:
+    from graph.readers.onnx.level import Level
+
+LAST_EXPERIMENTAL = 9
+"""The last version of ONNX's domain in which onnxruntime registers the ops that ONNX once had on trial."""
+
+_ATTRIBUTES = {
+    "Affine": "alpha beta",
+    "Crop": "border scale",
+    "ImageScaler": "scale bias",
+    "LayerNormalization": "axis epsilon stash_type",
+    "MeanVarianceNormalization": "across_channels normalize_variance",
+    "ParametricSoftplus": "alpha beta",
+    "Scale": "scale",
+    "ScaledTanh": "alpha beta",
+    "SimplifiedLayerNormalization": "axis epsilon stash_type",
+    "ThresholdedRelu": "alpha",
+}
+"""The attributes of each of these ops."""
+
+_LAST = {"LayerNormalization": 16, "MeanVarianceNormalization": 8, "SimplifiedLayerNormalization": NEWEST_VERSION}
+"""The last version of the domain in which these are older ops."""
+
+
+def is_older(op: str, version: int) -> bool:
+    """True for one of these ops, if this version of ONNX's domain has none of that name."""
+    return op in _ATTRIBUTES and version <= _LAST.get(op, LAST_EXPERIMENTAL)
+
+
+def older_op(level: Level, proto: Any) -> list[Any]:
+    """The NodeProtos of ONNX's ops that compute what this one does; the last ones make its outputs."""
+    return _Expansion(level, proto).nodes()
+
+
+class _Expansion:
+    """The ops that one NodeProto becomes."""
+
+    def __init__(self, level: Level, proto: Any) -> None:
+        from onnx.helper import get_attribute_value
+
+        self._level, self._proto = level, proto
+        self._version = level.reading.opsets[""]
+        self._attributes = {item.name: get_attribute_value(item) for item in proto.attribute}
+        self._where = level.reading.where(proto)
+        unknown = sorted(set(self._attributes) - set(_ATTRIBUTES[proto.op_type].split()))
+        for name in unknown:
+            level.reading.note(f"{proto.op_type} has no attribute {name!r}, which is not read", self._where, "Correct its name")
+        self._taken = level.names_in_file()
+        self._made: list[Any] = []
+
+    def nodes(self) -> list[Any]:
+        write: dict[str, Callable[[], None]] = {
+            "Affine": self._affine,
+            "Crop": self._crop,
+            "ImageScaler": self._image_scaler,
+            "LayerNormalization": self._layer_norm,
+            "MeanVarianceNormalization": self._mean_variance_norm,
+            "ParametricSoftplus": self._parametric_softplus,
+            "Scale": self._scale,
+            "ScaledTanh": self._scaled_tanh,
+            "SimplifiedLayerNormalization": self._simplified_layer_norm,
+            "ThresholdedRelu": self._thresholded_relu,
+        }
+        if not self._proto.input or not self._proto.input[0] or not self._proto.output or not self._proto.output[0]:
+            raise ReadError(f"{self._proto.op_type} needs an input and an output", where=self._where)
+        write[self._proto.op_type]()
+        return self._made
+
+    # the ops
+
+    def _affine(self) -> None:
+        product = self._op("Mul", self._x, self._number("alpha", 1.0))
+        self._op("Add", product, self._number("beta", 0.0), out=0)
+
+    def _scale(self) -> None:
+        self._op("Mul", self._x, self._number("scale", 1.0), out=0)
+
+    def _scaled_tanh(self) -> None:
+        bent = self._op("Tanh", self._op("Mul", self._x, self._number("beta")))
+        self._op("Mul", bent, self._number("alpha"), out=0)
+
+    def _parametric_softplus(self) -> None:
+        bent = self._op("Softplus", self._op("Mul", self._x, self._number("beta")))
+        self._op("Mul", bent, self._number("alpha"), out=0)
+
+    def _thresholded_relu(self) -> None:
+        alpha = self._number("alpha", 1.0)
+        kept = self._cast(self._op("Greater", self._x, alpha), "float32")
+        bounded = self._op("Max", self._x, alpha) if self._version >= 8 else self._x  # of infinity, times 0, NaN would come
+        self._op("Mul", bounded, kept, out=0)
+
+    def _image_scaler(self) -> None:
+        bias = np.asarray(self._required("bias"), np.float32).reshape(-1, 1, 1)
+        scaled = self._op("Mul", self._x, self._number("scale"))
+        self._op("Add", scaled, self._constant(bias), out=0, axis=1)
+
+    def _crop(self) -> None:
+        border = list(self._required("border"))
+        size = list(self._attributes.get("scale", ()))
+        if len(border) != 4 or len(size) not in (0, 2):
+            raise ReadError("Crop needs four borders, and a scale of two sizes or none", where=self._where)
+        left, top, right, bottom = border
+        ends = [top + size[0], left + size[1]] if size else [-edge if edge else 2**31 - 1 for edge in (bottom, right)]
+        self._op("Slice", self._x, out=0, axes=[2, 3], starts=[top, left], ends=ends)
+
+    def _mean_variance_norm(self) -> None:
+        axes = [0, 1, 2, 3] if self._attributes.get("across_channels", 0) else [0, 2, 3]
+        scaled = self._attributes.get("normalize_variance", 1)
+        centred = self._op("Sub", self._x, self._mean(self._x, axes), out=None if scaled else 0)
+        if scaled:
+            variance = self._mean(self._op("Mul", centred, centred), axes)
+            self._op("Div", centred, self._op("Sqrt", variance), out=0)
+
+    def _layer_norm(self) -> None:
+        dtype, axes = self._dtype, self._axes
+        x = self._cast(self._x, "float32") if dtype in ("float16", "bfloat16") else self._x
+        mean = self._mean(x, axes, out=1)
+        centred = self._op("Sub", x, mean)
+        inverse = self._inverse_root(centred, axes, 2)
+        self._scaled(self._op("Mul", centred, inverse), dtype)
+
+    def _simplified_layer_norm(self) -> None:
+        dtype, axes = self._dtype, self._axes
+        x = self._cast(self._x, "float32") if dtype in ("float16", "bfloat16") else self._x
+        self._scaled(self._op("Mul", x, self._inverse_root(x, axes, 1)), dtype)
+
+    # their parts
+
+    def _inverse_root(self, x: str, axes: list[int], out: int) -> str:
+        """One divided by the root of the mean square."""
+        dtype = np.float64 if self._dtype == "float64" else np.float32
+        square = self._mean(self._op("Mul", x, x), axes)
+        epsilon = self._constant(np.asarray(self._attributes.get("epsilon", 1e-5), dtype))
+        return self._op("Reciprocal", self._op("Sqrt", self._op("Add", square, epsilon)), out=out)
+
+    def _scaled(self, normalized: str, dtype: str) -> None:
+        if dtype in ("float16", "bfloat16"):
+            normalized = self._cast(normalized, dtype)
+        inputs = [*self._proto.input, "", ""]
+        product = self._op("Mul", normalized, inputs[1], out=None if inputs[2] else 0)
+        if inputs[2]:
+            self._op("Add", product, inputs[2], out=0)
+
+    def _cast(self, x: str, dtype: str) -> str:
+        from onnx.onnx_ml_pb2 import TensorProto
+
+        number = DTYPE_NUMBERS[dtype]
+        return self._op("Cast", x, to=number if self._version >= 6 else TensorProto.DataType.Name(number))
+
+    @property
+    def _x(self) -> str:
+        return str(self._proto.input[0])
+
+    @property
+    def _axes(self) -> list[int]:
+        """The axes that are normalized, which count from the end."""
+        axis = int(self._attributes.get("axis", -1))
+        if axis >= 0:
+            kind = self._kind(0)
+            if kind is None or kind.shape is None:
+                cause = f"the axis {axis} counts from the front, and the number of dimensions of {self._x!r} is not declared"
+                raise ReadError(cause, where=self._where, remedy="Declare the type of that value, or import opset 17")
+            axis -= len(kind.shape)
+        return list(range(axis, 0))
+
+    @property
+    def _dtype(self) -> str:
+        """The element type, of the first input that has one declared."""
+        kinds = [self._kind(i) for i in range(len(self._proto.input))]
+        return next((kind.dtype for kind in kinds if kind is not None), "float32")
+
+    def _kind(self, slot: int) -> TensorType | None:
+        entry = self._level.value(self._proto.input[slot], self._proto) if self._proto.input[slot] else None
+        kind = None if entry is None else entry.type
+        return kind if isinstance(kind, TensorType) else None
+
+    def _required(self, name: str) -> Any:
+        if name not in self._attributes:
+            raise ReadError(f"{self._proto.op_type} needs the attribute {name!r}", where=self._where)
+        return self._attributes[name]
+
+    def _number(self, name: str, default: float | None = None) -> str:
+        """An attribute as a constant."""
+        value = self._required(name) if default is None else self._attributes.get(name, default)
+        return self._constant(np.asarray(value, np.float32))
+
+    def _constant(self, array: Any) -> str:
+        from onnx.numpy_helper import from_array
+
+        return self._op("Constant", value=from_array(array))
+
+    def _mean(self, x: str, axes: list[int], out: int | None = None) -> str:
+        if self._version < 18:
+            return self._op("ReduceMean", x, out=out, axes=axes, keepdims=1)
+        return self._op("ReduceMean", x, self._constant(np.asarray(axes, np.int64)), out=out, keepdims=1)
+
+    def _op(self, op: str, *inputs: str, out: int | None = None, axis: int | None = None, **attrs: Any) -> str:
+        """Add an op, which makes the output of that number, or else a new value; its name."""
+        from onnx.helper import make_node
+
+        if self._version < 7 and op in ("Add", "Sub", "Mul", "Div", "Greater") and inputs[0] != inputs[1]:
+            attrs |= {"broadcast": 1} if axis is None else {"broadcast": 1, "axis": axis}
+        outputs = self._proto.output
+        wanted = out is not None and out < len(outputs) and outputs[out]
+        name = outputs[out] if wanted else self._free(f"{outputs[0]}_{op}")  # type: ignore[index]
+        self._made.append(make_node(op, inputs, [name], name=self._proto.name if out == 0 else "", **attrs))
+        return str(name)
+
+    def _free(self, name: str) -> str:
+        """A value's name that the file does not have."""
+        count, free = 0, name
+        while free in self._taken:
+            count += 1
+            free = f"{name}_{count}"
+        self._taken.add(free)
+        return free

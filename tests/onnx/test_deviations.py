@@ -1,0 +1,144 @@
+"""Files that deviate from ONNX and that onnxruntime reads: read with a note, or with `strict` refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import helper
+
+import partita as pt
+from graph.errors import PartitaError, ReadError
+
+
+def model(text: str, opsets: str = '"" : 18') -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{opsets}]> {text}")
+
+
+def reordered(proto: onnx.ModelProto, order: list[int]) -> onnx.ModelProto:
+    nodes = list(proto.graph.node)
+    del proto.graph.node[:]
+    proto.graph.node.extend([nodes[i] for i in order])
+    return proto
+
+
+CHAIN = "g (float[4] x) => (float[4] y) { a = Neg (x) b = Abs (a) c = Exp (x) y = Add (b, c) }"
+
+
+def test_nodes_out_of_order_are_sorted_with_a_note() -> None:
+    right = pt.load(model(CHAIN))
+    proto = reordered(model(CHAIN), [3, 1, 2, 0])
+    with pytest.raises(ReadError, match="the nodes are unsorted: 'b' is made by a later node, 'b' .Abs."):
+        pt.load(proto, strict=True)
+    graph = pt.load(proto)
+    (note,) = graph.attrs["notes"]
+    assert note == "g, node 'y' (Add): the nodes are unsorted: 'b' is made by a later node, 'b' (Abs); they are sorted"
+    assert [node.name for node in graph.nodes if node.is_op] == ["c", "a", "b", "y"]
+    x = np.arange(4, dtype=np.float32)
+    compiled = pt.compile(graph, "reference")
+    np.testing.assert_array_equal(compiled(x)[0], pt.compile(right, "reference")(x)[0])
+    assert compiled.report.notes[0] == note
+    assert "notes" not in right.attrs
+
+
+def test_a_body_that_reads_a_later_node_and_bodies_out_of_order() -> None:
+    text = """g (float[4] x, bool c) => (float[4] y) {
+      y = If (c) <then_branch = t () => (float[4] u) { u = Abs (v)  v = Neg (late) },
+                  else_branch = e () => (float[4] w) { w = Exp (x) }>
+      late = Sqrt (x)
+    }"""
+    graph = pt.load(model(text))
+    x = np.arange(4, dtype=np.float32)
+    for chosen, wanted in ((True, np.sqrt(x)), (False, np.exp(x))):
+        np.testing.assert_allclose(pt.compile(graph, "reference")(x, np.array(chosen))[0], wanted, rtol=1e-6)
+    with pytest.raises(ReadError, match="unsorted: 'v' is made by a later node"):
+        pt.load(model(text), strict=True)
+
+
+def test_a_cycle_stays_an_error() -> None:
+    with pytest.raises(ReadError, match="the node depends on itself through the value 'a', .*: y -> a -> y"):
+        pt.load(model("g (float[4] x) => (float[4] y) { y = Neg (a) a = Abs (y) }"))
+
+
+OLDER: dict[str, tuple[int, dict[str, Any], int]] = {
+    "Affine": (8, {"alpha": 2.0, "beta": 1.0}, 1),
+    "Affine of version 6": (6, {"alpha": 2.0, "beta": 1.0}, 1),
+    "Crop": (8, {"border": [1, 0, 2, 1]}, 1),
+    "Crop to a size": (9, {"border": [1, 0, 0, 0], "scale": [2, 3]}, 1),
+    "ImageScaler": (8, {"scale": 2.0, "bias": [1.0, 2.0, 3.0]}, 1),
+    "LayerNormalization": (16, {"epsilon": 1e-3}, 3),
+    "LayerNormalization of two axes": (11, {"axis": -2}, 2),
+    "LayerNormalization from the front": (13, {"axis": 3}, 3),
+    "LayerNormalization with a misspelt attribute": (11, {"epsion": 1e-3}, 2),
+    "MeanVarianceNormalization": (8, {}, 1),
+    "MeanVarianceNormalization across channels": (8, {"across_channels": 1, "normalize_variance": 0}, 1),
+    "ParametricSoftplus": (8, {"alpha": 2.0, "beta": 0.5}, 1),
+    "Scale": (8, {"scale": 2.0}, 1),
+    "ScaledTanh": (8, {"alpha": 2.0, "beta": 0.5}, 1),
+    "SimplifiedLayerNormalization": (21, {"epsilon": 1e-3}, 2),
+    "ThresholdedRelu": (9, {"alpha": 0.5}, 1),
+    "ThresholdedRelu below zero": (5, {"alpha": -0.5}, 1),
+}
+
+
+@pytest.mark.parametrize("case", OLDER)
+@pytest.mark.parametrize("device", ["reference", "HETERO:cpu,reference"])
+def test_ops_of_older_days_are_read_as_onnxruntime_reads_them(case: str, device: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if "cpu" in device:
+        pytest.importorskip("tvm")
+    version, attributes, inputs = OLDER[case]
+    op, shape = case.split()[0], (2, 3, 4, 5)
+    rng = np.random.default_rng(5)
+    tail = shape[int(attributes.get("axis", -1)) :]
+    arrays = {"x": rng.standard_normal(shape).astype(np.float32)}
+    arrays |= {name: rng.standard_normal(tail).astype(np.float32) for name in ("w", "b")[: inputs - 1]}
+    infos = [helper.make_tensor_value_info(name, 1, array.shape) for name, array in arrays.items()]
+    graph = helper.make_graph(
+        [helper.make_node(op, list(arrays), ["y"], **attributes)], "g", infos, [helper.make_tensor_value_info("y", 1, None)]
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=7)
+    with pytest.raises(PartitaError, match=f"'?{op}'?"):
+        pt.load(proto, strict=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    read = pt.load(proto)
+    result = pt.compile(read, device)(arrays)[0]
+    np.testing.assert_allclose(result, session.run(None, arrays)[0], rtol=1e-4, atol=1e-5)
+    note = f"ai.onnx version {version} has no such op; it is read as onnxruntime reads it"
+    assert f"g, node 'y' ({op}): {note}" in read.attrs["notes"]
+
+
+@pytest.mark.parametrize("opsets, note", [
+    ('"" : 18', "the model uses domain 'ai.onnx.ml' and does not import its opset; version 5 is taken"),
+    ('"ai.onnx.ml" : 3', "the model uses domain 'ai.onnx' and does not import its opset; version"),
+    ('"" : 18, "ai.onnx.ml" : 0', "the model uses domain 'ai.onnx.ml' and does not import its opset; version 5 is taken"),
+    ('"" : 18, "ai.onnx.ml" : 3, "ai.onnx.ml" : 3, "ai.onnx" : 18', None),
+])
+def test_domains_that_are_not_imported_or_twice(opsets: str, note: str | None) -> None:
+    text = "g (float[2] x) => (float[1, 2] y) { a = Neg (x) y = ai.onnx.ml.Scaler <scale = [2.0], offset = [1.0]> (a) }"
+    proto = model(text, opsets)
+    graph = pt.load(proto)
+    notes = graph.attrs.get("notes", ())
+    assert notes == () if note is None else note in notes[0]
+    np.testing.assert_array_equal(pt.compile(graph, "reference")(np.ones(2, np.float32))[0].ravel(), [-4.0, -4.0])
+    if note is not None:
+        with pytest.raises(ReadError, match="does not import its opset"):
+            pt.load(proto, strict=True)
+
+
+def test_an_op_that_a_version_has_withdrawn_is_read_with_a_note() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    proto = model("""g (float[2, 4, 3] x, float[2] s, float[2] b) => (float[2, 4, 3] y) {
+      y = GroupNormalization <num_groups = 2, epsilon = 0.01> (x, s, b) }""")
+    with pytest.raises(ReadError, match="GroupNormalization is withdrawn"):
+        pt.load(proto, strict=True)
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, 3), (2,), (2,))]
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, dict(zip("xsb", arrays, strict=True)))[0]
+    graph = pt.load(proto)
+    assert "is withdrawn" in graph.attrs["notes"][0]
+    np.testing.assert_allclose(pt.compile(graph, "HETERO:cpu,reference")(*arrays)[0], wanted, rtol=1e-4, atol=1e-5)
