@@ -33,6 +33,7 @@ from graph.interpret import interpret
 from graph.types import TensorType, numpy_dtype
 from passes.contradictions import DeclaredMismatch
 from passes.infer import infer, without_declared
+from passes.infer.contract import Contract
 from passes.symbols import symbols_in
 from passes.traced_numbers import REMEDY
 
@@ -64,6 +65,7 @@ class SpecializedSubgraph(CompiledSubgraph):
     ) -> None:
         self.graph = graph
         """The body with its dynamic sizes."""
+        self._contract = Contract(graph)
         self._compile = compile_static
         self._stand_in = _StandIn(graph, stand_in)
         self._behind = behind
@@ -100,6 +102,8 @@ class SpecializedSubgraph(CompiledSubgraph):
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """Run the subgraph of this size. Two threads that need a new size compile it once."""
         shapes = tuple([tuple(getattr(value, "shape", ())) for value in inputs])
+        if shapes not in self._contract.fitting:
+            self._contract.check(shapes)
         given = None if self.any_size is None else self.any_size.given(shapes, inputs)
         if self._any_size is not None and given is not None:
             with self._any_size.lent() as compiled:
@@ -284,14 +288,14 @@ def _of_sizes(graph: Graph, given: Mapping[str, Sequence[int]]) -> Graph:
     A number that is declared for a value has to follow. A symbol inside is what a file guessed for sizes that depend on values:
     where it does not follow, what follows takes its place."""
     try:
-        return infer(graph, given, strict=False, check_declared=True)
+        return infer(graph, given)
     except DeclaredMismatch as error:
         outputs = {entry.node for entry in graph.outputs}
         inside = [node for node in graph.nodes if node.is_op and node not in outputs]
         guessed = frozenset(node.name for node in inside if any(any(symbols_in(known)) for known in node.output_types))
         with contextlib.suppress(DeclaredMismatch):
             if guessed:
-                return infer(without_declared(graph, guessed), given, strict=False, check_declared=True)
+                return infer(without_declared(graph, guessed), given)
         raise DeclaredMismatch(error.cause, where=error.where, remedy=REMEDY) from error
 
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, on_device
 from accelerators.errors import InputError, RunError
-from graph.errors import did_you_mean
+from graph.errors import TypeMismatch, did_you_mean
 from graph.graph import Graph
 from graph.types import Array, Dim, SequenceType, TensorType, Type, numpy_dtype
+from passes.infer.contract import Contract, shapes_of
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
 """The ranks of Python's own numbers: one may become another of the same rank or of a higher one."""
@@ -61,6 +62,7 @@ class InputChecker:
         self._dtypes = [spec.dtype for spec in self.specs]
         self._fitting: list[tuple[Dim, ...] | None] = [spec.shape for spec in self.specs]
         """Sizes that fit: those stated or, where some are symbols, those of the last call that was looked at closely."""
+        self._contract = None if all(spec.static for spec in self.specs) else Contract(graph)
 
     def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit: random numbers, ones for integers; `size` for sizes that are not known."""
@@ -87,14 +89,25 @@ class InputChecker:
         return arrays
 
     def _checked(self, values: list[Any]) -> list[Any]:
-        """All values looked at closely, and symbols compared over all."""
+        """All values looked at closely, symbols compared over all, and sizes held against what the graph requires of them."""
         sizes: dict[str, tuple[int, str]] = {}
         for i, spec in enumerate(self.specs):
             values[i] = self._value(values[i], spec, i)
             if isinstance(spec.type, TensorType):
                 self._check_dims(values[i], spec, sizes)
-        self._fitting = [getattr(value, "shape", None) for value in values]
+        shapes = shapes_of(values)
+        if self._contract is not None:
+            self._check_contract(self._contract, shapes)
+        self._fitting = list(shapes)
         return values
+
+    def _check_contract(self, contract: Contract, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
+        """InputError where sizes contradict each other inside of the model, or something constant there."""
+        try:
+            contract.check(shapes)
+        except TypeMismatch as error:
+            where = f"{self._where}, {error.where}" if error.where else self._where
+            raise InputError(error.cause, where=where, remedy=error.remedy) from error
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The values given by position or name, in the order of the inputs."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+from accelerators.errors import CompileError
 from accelerators.tvm.bodies.body import shape_of
 from accelerators.tvm.sizes.extent import Extent, Size
 from graph.build import CALL_DOMAIN
@@ -32,20 +34,23 @@ def is_indices(node: Node) -> bool:
 
 
 def check_indices(graph: Graph) -> Graph:
-    """The graph with a node before each op that reads or writes at indices; constant indices were checked before.
-
-    Linear.
-    """
+    """The graph with a node before each op that reads or writes at indices. CompileError where a constant index is outside, or
+    where the sizes that bound computed ones are unknown. Linear."""
     checked: dict[tuple[NodeEntry, tuple[Size, ...]], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
         slot = INDEXED.get(str(node.op)) if not node.domain else None
-        sizes = _sizes(node) if slot is not None else None
-        if slot is not None and sizes is not None and rebuilt.inputs[slot] is not None:
-            read = rebuilt.inputs[slot]
-            assert read is not None
+        read = rebuilt.inputs[slot] if slot is not None else None
+        if slot is not None and read is not None:
+            wrong, sizes = outside(node), _sizes(node)
+            is_bounded = sizes is not None and all(isinstance(size, (int, Extent)) for size in sizes)
+            if wrong is None and read.node.value is None and not is_bounded:
+                wrong = "the sizes that bound its indices are unknown"
+            if wrong is not None:
+                raise CompileError(wrong, where=f"node {node.name!r} ({node.op})")
             if read.node.value is None:
+                assert sizes is not None
                 if (read, sizes) not in checked:
                     checked[read, sizes] = _check(node, read, sizes)
                 inputs = (*rebuilt.inputs[:slot], checked[read, sizes], *rebuilt.inputs[slot + 1 :])
@@ -88,7 +93,7 @@ def outside(node: Node) -> str | None:
     if sizes is None or value is None or not value.size:
         return None
     for number, size in zip(value.reshape(-1, len(sizes)).T, sizes):
-        if isinstance(size, Extent):  # `sizing` has noted it as a condition
+        if not isinstance(size, int):  # `sizing` notes it as a condition, and the op is asked about again for each size
             continue
         wrong = next((int(n) for n in (number.min(), number.max()) if not -size <= n < size), None)
         if wrong is not None:
@@ -96,11 +101,8 @@ def outside(node: Node) -> str | None:
     return None
 
 
-def _sizes(node: Node) -> tuple[Size, ...] | None:
-    """The sizes that bound the node's indices; None if they are unknown.
-
-    Only the sizes that are counted need be known.
-    """
+def _sizes(node: Node) -> tuple[Any, ...] | None:
+    """The sizes that bound the node's indices, some of which may be symbols; None if nothing is known of them."""
     counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
     data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[INDEXED[str(node.op)]]))
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:
@@ -108,13 +110,10 @@ def _sizes(node: Node) -> tuple[Size, ...] | None:
     shape = data.shape
     if node.op == "MaxUnpool":
         return (math.prod(int(size or 0) for size in shape),) if data.is_static else None
-    if str(node.op).endswith("ND"):
-        first, count = int(node.attrs.get("batch_dims", 0)), indices.shape[-1] if indices.shape else None
-        chosen = shape[first : first + count] if isinstance(count, int) else (None,)
-    else:
-        chosen = (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
-    sizes = tuple(size for size in chosen if isinstance(size, (int, Extent)))
-    return sizes if len(sizes) == len(chosen) else None
+    if not str(node.op).endswith("ND"):
+        return (shape[int(node.attrs.get("axis", 0)) % len(shape)],)
+    first, count = int(node.attrs.get("batch_dims", 0)), indices.shape[-1] if indices.shape else None
+    return shape[first : first + count] if isinstance(count, int) else None
 
 
 def _check(node: Node, read: NodeEntry, sizes: tuple[Size, ...]) -> NodeEntry:

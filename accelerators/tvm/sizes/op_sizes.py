@@ -338,15 +338,14 @@ def inside(reading: Reading, node: Node) -> None:
     if indices is None or not indices.size:
         return
     data = reading.sizes(node.inputs[0])
-    if node.op == "GatherND":
+    if str(node.op).endswith("ND"):
         first = int(node.attrs.get("batch_dims", 0))
         columns = list(zip(indices.reshape(-1, indices.shape[-1]).T, data[first:], strict=False))
     else:
         columns = [(indices.reshape(-1), data[int(node.attrs.get("axis", 0)) % len(data)])]
     for numbers, size in columns:
-        if isinstance(size, Extent):
-            reading.assume(size + min(int(numbers.min()), 0))
-            reading.assume(size - 1 - max(int(numbers.max()), 0))
+        reading.assume(size + min(int(numbers.min()), 0))
+        reading.assume(size - 1 - max(int(numbers.max()), 0))
 
 
 def not_empty(reading: Reading, node: Node) -> None:

@@ -1,0 +1,360 @@
+"""Sizes that may depend on symbols: an `int`, or a `Size`, which is a polynomial with integer coefficients.
+
+What is no polynomial (a floor division, a minimum, a size times a fraction) is a factor of its own in a polynomial. Equal
+polynomials compare equal and are equal dictionary keys. Comparisons give True, False, or None where the answer depends on the
+symbols."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import attrs
+import numpy as np
+
+
+@attrs.frozen(slots=True, cache_hash=True, repr=False)
+class Symbol:
+    """A size with a name, which is 0 or more."""
+
+    name: str
+    is_computed: bool = False
+    """True for a size that values decide, which is known once the op has run."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@attrs.frozen(slots=True, cache_hash=True, repr=False)
+class Term:
+    """A factor that is no polynomial of its operands."""
+
+    kind: str
+    """One of "//", "min", "max", "broadcast" and "scaled"."""
+    operands: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        a, b = self.operands
+        if self.kind == "//":
+            return f"({a})//{b}" if isinstance(b, int) else f"({a})//({b})"
+        return f"{self.kind}({a}, {b})"
+
+    def at(self, values: Mapping[Symbol, int]) -> int:
+        """The factor, given each symbol's value."""
+        a, b = [operand.at(values) if isinstance(operand, Size) else operand for operand in self.operands]
+        return _EVALUATED[self.kind](a, b)
+
+
+def _scaled_size(size: int, factor: float) -> int:
+    """ONNX's Resize multiplies in single precision, and rounds down."""
+    return int(np.floor(np.float32(size) * np.float32(factor)))
+
+
+_EVALUATED: dict[str, Callable[[Any, Any], int]] = {
+    "//": lambda a, b: a // b if b else 0, "min": min, "max": max, "broadcast": lambda a, b: b if a == 1 else a,
+    "scaled": _scaled_size,
+}
+
+Monomial = tuple[Symbol | Term, ...]
+
+
+class Size:
+    """A size that depends on symbols. Arithmetic with it gives an `int` again where all symbols cancel."""
+
+    __slots__ = ("_hash", "_least", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms = terms
+        self._hash: int | None = None
+        self._least: Any = self  # Not computed yet.
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        parts = []
+        for monomial, count in sorted(self.terms.items(), key=lambda term: (-len(term[0]), str(term[0]))):
+            parts.append("*".join([*([str(count)] if count != 1 or not monomial else []), *map(str, monomial)]))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def __add__(self, other: Any) -> Any:
+        terms = _terms(other)
+        return NotImplemented if terms is None else _size_of([*self.terms.items(), *terms.items()])
+
+    def __mul__(self, other: Any) -> Any:
+        terms = _terms(other)
+        if terms is None:
+            return NotImplemented
+        return _size_of((_sorted((*a, *b)), i * j) for a, i in self.terms.items() for b, j in terms.items())
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + other * -1
+
+    def __rsub__(self, other: Any) -> Any:
+        return self * -1 + other
+
+    def __floordiv__(self, other: Any) -> Any:
+        return quotient(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return quotient(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self - quotient(self, other) * other
+
+    def at(self, values: Mapping[Symbol, int]) -> int:
+        """The size, given each symbol's value."""
+        total = 0
+        for monomial, count in self.terms.items():
+            for factor in monomial:
+                count *= values[factor] if isinstance(factor, Symbol) else factor.at(values)
+            total += count
+        return total
+
+
+AnySize = int | Size
+Sizes = tuple[AnySize, ...]
+
+MOST_SPLITS, MOST_FACTORS = 4, 8
+"""Bounds of expressions with more cases or factors are unknown: computing them takes exponential time."""
+
+
+def symbol(name: str, is_computed: bool = False) -> Size:
+    """The size that is this symbol."""
+    return Size({(Symbol(name, is_computed),): 1})
+
+
+def symbols_of(*sizes: Any) -> set[Symbol]:
+    """The symbols that these sizes depend on."""
+    factors = {factor for size in sizes if isinstance(size, Size) for monomial in size.terms for factor in monomial}
+    return {s for f in factors for s in ([f] if isinstance(f, Symbol) else symbols_of(*f.operands))}
+
+
+def at(size: AnySize, values: Mapping[Symbol, int]) -> int:
+    """The size, given each symbol's value."""
+    return size if isinstance(size, int) else size.at(values)
+
+
+def quotient(size: AnySize, divisor: AnySize) -> AnySize:
+    """The size divided and rounded down; 0 where the divisor is 0."""
+    if isinstance(size, int) and isinstance(divisor, int):
+        return size // divisor if divisor else 0
+    exact = divided(size, divisor)
+    if exact is not None or not isinstance(divisor, int) or divisor <= 0:
+        return exact if exact is not None else _factor("//", size, divisor)
+    terms = _terms(size) or {}
+    whole = _size_of((m, count // divisor) for m, count in terms.items() if m and count % divisor == 0)
+    rest, more = {m: count for m, count in terms.items() if m and count % divisor}, terms.get((), 0)
+    if not rest:
+        return whole + more // divisor
+    if next(iter(sorted(rest.items(), key=lambda term: str(term[0]))))[1] < 0:  # floor(-n / d) = -floor((n + d - 1) / d)
+        return whole - quotient(_size_of((m, -count) for m, count in rest.items()) - more + divisor - 1, divisor)
+    common = math.gcd(divisor, *rest.values())
+    left, more, divisor = {m: count // common for m, count in rest.items()}, more // common, divisor // common
+    (first, count), *others = left.items()
+    if not others and count == 1 and len(first) == 1 and isinstance(first[0], Term) and first[0].kind == "//":
+        inner, by = first[0].operands
+        if isinstance(by, int) and by > 0:  # A quotient of a quotient is one quotient.
+            return whole + quotient(inner + more * by, by * divisor)
+    constant, more = divmod(more, divisor)
+    return whole + constant + _factor("//", _size_of([*left.items(), ((), more)]), divisor)
+
+
+def divided(size: AnySize, by: AnySize) -> AnySize | None:
+    """The quotient of two polynomials by long division; None where there is a remainder."""
+    left, divisor, result = dict(_terms(size) or {}), _terms(by) or {}, list[tuple[Monomial, int]]()
+    lead = min(divisor, key=_rank, default=None)
+    while left:
+        first = min(left, key=_rank)
+        symbols = Counter(first)
+        if lead is None or not Counter(lead) <= symbols or left[first] % divisor[lead]:
+            return None
+        step = (_sorted((symbols - Counter(lead)).elements()), left[first] // divisor[lead])
+        result.append(step)
+        left = _summed([*left.items(), *((_sorted((*step[0], *m)), -step[1] * count) for m, count in divisor.items())])
+    return _size_of(result)
+
+
+def smaller(a: AnySize, b: AnySize) -> AnySize:
+    """The minimum of both."""
+    return b if is_at_least(a, b) else a if is_at_least(b, a) else _factor("min", *sorted((a, b), key=str))
+
+
+def larger(a: AnySize, b: AnySize) -> AnySize:
+    """The maximum of both."""
+    return a if is_at_least(a, b) else b if is_at_least(b, a) else _factor("max", *sorted((a, b), key=str))
+
+
+def joined(a: AnySize, b: AnySize) -> AnySize:
+    """The size that two sizes are broadcast to: the one that is not 1."""
+    for one, other in ((a, b), (b, a)):
+        if one == 1 or one == other or is_at_least(other, 2) or other == 0:
+            return other
+    leaves = [*_broadcast_from(a), *_broadcast_from(b)]
+    result, *others = sorted(dict.fromkeys(leaves), key=str)
+    for other in others:
+        result = _factor("broadcast", result, other)
+    return result
+
+
+def covers(a: AnySize, b: AnySize) -> bool:
+    """True if the second size is among those that the first was broadcast from."""
+    return set(_broadcast_from(b)) <= set(_broadcast_from(a))
+
+
+def _broadcast_from(size: AnySize) -> list[AnySize]:
+    """The sizes that a size was broadcast from; the size itself where it was not."""
+    if isinstance(size, Size) and len(size.terms) == 1:
+        ((monomial, count),) = size.terms.items()
+        if count == 1 and len(monomial) == 1 and isinstance(monomial[0], Term) and monomial[0].kind == "broadcast":
+            return [leaf for operand in monomial[0].operands for leaf in _broadcast_from(operand)]
+    return [size]
+
+
+def scaled(size: AnySize, factor: float) -> AnySize:
+    """The size times a number of 32 bits, rounded down."""
+    if isinstance(size, int):
+        return _scaled_size(size, factor)
+    numerator, denominator = float(factor).as_integer_ratio()
+    return quotient(size * numerator, denominator) if denominator <= 512 else _factor("scaled", size, float(factor))
+
+
+def least(size: AnySize) -> int | None:
+    """A lower bound; None if there is no static one."""
+    if isinstance(size, int):
+        return size
+    if size._least is size:
+        bound = _least({monomial: Fraction(count) for monomial, count in size.terms.items()})
+        size._least = None if bound is None else math.ceil(bound)
+    return size._least  # type: ignore[no-any-return]
+
+
+def is_at_least(a: AnySize, b: AnySize) -> bool | None:
+    """True for a >= b; None where that depends on the symbols."""
+    difference = a - b
+    low = least(difference)
+    if low is not None and low >= 0:
+        return True
+    low = least(-difference)
+    return False if low is not None and low >= 1 else None
+
+
+def replaced(size: AnySize, meanings: Mapping[Symbol, AnySize]) -> AnySize:
+    """The size with other sizes for these symbols."""
+    if isinstance(size, int) or not meanings or meanings.keys().isdisjoint(symbols_of(size)):
+        return size
+    total: AnySize = 0
+    for monomial, count in size.terms.items():
+        product: AnySize = count
+        for factor in monomial:
+            if isinstance(factor, Symbol):
+                product = product * meanings.get(factor, Size({(factor,): 1}))
+            else:
+                a, b = [replaced(operand, meanings) if isinstance(operand, Size) else operand for operand in factor.operands]
+                product = product * _BUILT[factor.kind](a, b)
+        total = total + product
+    return total
+
+
+def solved(difference: AnySize) -> tuple[Symbol, AnySize] | None:
+    """A symbol, and the size that it has to be for the difference to be 0; of several a computed one, or the last by name. None
+    where no symbol can be singled out."""
+    if isinstance(difference, int):
+        return None
+    common: Counter[Any] = reduce(and_, map(Counter, difference.terms))
+    if all(least(Size({(factor,): 1})) or 0 for factor in common):  # None of these factors is 0.
+        by = Size({_sorted(common.elements()): math.gcd(*difference.terms.values())})
+        simpler = divided(difference, by)
+        difference = difference if simpler is None else simpler
+    if isinstance(difference, int):
+        return None
+    candidates = [m[0] for m, count in difference.terms.items() if len(m) == 1 and isinstance(m[0], Symbol) and abs(count) == 1]
+    for name in sorted(candidates, key=lambda s: (s.is_computed, len(s.name), s.name), reverse=True):
+        meaning = Size({(name,): 1}) - difference * difference.terms[(name,)]
+        if name not in symbols_of(meaning):
+            low = least(meaning)
+            if low is not None and low >= 0:
+                return name, meaning
+    return None
+
+
+def _factor(kind: str, a: AnySize, b: Any) -> Size:
+    return Size({(Term(kind, (a, b)),): 1})
+
+
+def _terms(value: Any) -> Mapping[Monomial, int] | None:
+    if isinstance(value, Size):
+        return value.terms
+    return ({(): int(value)} if value else {}) if isinstance(value, int) else None
+
+
+def _size_of(terms: Iterable[tuple[Monomial, int]]) -> Any:
+    left = _summed(terms)
+    return Size(left) if any(left) else left.get((), 0)
+
+
+def _summed(terms: Iterable[tuple[Monomial, Any]]) -> dict[Monomial, Any]:
+    summed: dict[Monomial, Any] = {}
+    for monomial, count in terms:
+        summed[monomial] = summed.get(monomial, 0) + count
+    return {monomial: count for monomial, count in summed.items() if count}
+
+
+def _sorted(factors: Iterable[Symbol | Term]) -> Monomial:
+    return tuple(sorted(factors, key=str))
+
+
+def _rank(monomial: Monomial) -> tuple[int, str]:
+    return -len(monomial), str(monomial)
+
+
+def _least(terms: Mapping[Monomial, Fraction], splits: int = MOST_SPLITS) -> Fraction | None:
+    """A lower bound of a polynomial: each term is replaced by a bound of it, then each symbol by 0."""
+    if splits < 0 or any(len(monomial) > MOST_FACTORS for monomial in terms):
+        return None
+    for monomial, count in terms.items():
+        for i, factor in enumerate(monomial):
+            if isinstance(factor, Term):
+                others, rest = monomial[:i] + monomial[i + 1 :], [(m, c) for m, c in terms.items() if m != monomial]
+                if any((least(Size({(other,): 1})) or 0) < 0 for other in others):
+                    return None
+                cases, any_bounds = _bounding(factor, count)
+                bounds = [_least(_summed([*rest, *((_sorted((*others, *m)), c) for m, c in case)]), splits - 1) for case in cases]
+                known = [bound for bound in bounds if bound is not None]
+                return max(known, default=None) if any_bounds else min(known) if known and len(known) == len(bounds) else None
+    return None if any(count < 0 for monomial, count in terms.items() if monomial) else terms.get((), Fraction(0))
+
+
+def _bounding(factor: Term, count: Fraction) -> tuple[list[list[tuple[Monomial, Fraction]]], bool]:
+    """Polynomials that are no more than `count` times the factor: each of them, or only the smallest."""
+    a, b = factor.operands
+    if factor.kind in ("min", "max", "broadcast"):
+        cases = [[(m, count * c) for m, c in (_terms(x) or {}).items()] for x in (a, b)]
+        return cases, (factor.kind, count > 0) in (("max", True), ("min", False))
+    if isinstance(b, Size) or b <= 0:
+        return ([[]], True) if count > 0 and (least(a) or 0) >= 0 and (least(b) or 0) >= 0 else ([], True)
+    by = Fraction(b) if factor.kind == "//" else 1 / Fraction(b)
+    slack = (1 - 1 / by if factor.kind == "//" else 2) if count > 0 else (0 if factor.kind == "//" else -1)
+    line = [*((m, count * c / by) for m, c in a.terms.items()), ((), -count * slack)]
+    low = least(a)
+    return [line, []] if count > 0 and low is not None and low >= 0 else [line], True
+
+
+_BUILT: dict[str, Callable[[Any, Any], AnySize]] = {
+    "//": quotient, "min": smaller, "max": larger, "broadcast": joined, "scaled": scaled,
+}

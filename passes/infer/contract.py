@@ -1,0 +1,100 @@
+"""What a graph requires of the sizes of its inputs, checked once for each new set of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graph.errors import TypeMismatch
+from graph.graph import Graph
+from graph.node import Node
+from graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
+from graph.types import TensorType
+from passes.infer.reading import REMEDY, Reading, Requirement
+
+KEPT = 4096
+"""The number of sets of sizes that are known to fit."""
+
+Shapes = tuple[tuple[int, ...] | None, ...]
+"""The sizes of all inputs; None for one that is no tensor."""
+
+
+class Contract:
+    """The requirements of a graph's ops, in symbols of its inputs, derived when sizes are first checked.
+
+    Where symbols say too little of an op, the graph is read once more with the sizes of the call. What values decide (the number
+    of elements that are not zero) is left to the device that runs the op."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._requirements: list[Requirement] | None = None
+        self._error: TypeMismatch | None = None
+        self._is_open = False
+        self._symbols: list[tuple[Symbol, int, int]] = []
+        self.fitting: set[Shapes] = set()
+        """Sets of sizes that fit."""
+
+    def check(self, shapes: Shapes) -> None:
+        """TypeMismatch where inputs of these sizes contradict each other, a constant, an index or an attribute of the graph."""
+        if shapes in self.fitting:
+            return
+        if self._requirements is None:
+            self._derive()
+        if self._error is not None:
+            raise TypeMismatch(self._error.cause, where=self._error.where, remedy=self._error.remedy)
+        values: dict[Symbol, int] = {}
+        for one, number, axis in self._symbols:
+            shape = shapes[number]
+            assert shape is not None
+            if values.setdefault(one, shape[axis]) != shape[axis]:
+                cause = f"{one} is {values[one]} in another input, and {shape[axis]} here"
+                raise TypeMismatch(cause, where=f"input {self._graph.inputs[number].name!r}", remedy=REMEDY)
+        for requirement in self._requirements or ():
+            if requirement.is_broken(values):
+                raise requirement.error(values, self._remedy(shapes))
+        if self._is_open:
+            try:
+                Reading(self._graph, shapes)
+            except TypeMismatch as error:
+                raise TypeMismatch(error.cause, where=error.where, remedy=self._remedy(shapes)) from error
+        if len(self.fitting) >= KEPT:
+            self.fitting.clear()
+        self.fitting.add(shapes)
+
+    def _remedy(self, shapes: Shapes) -> str:
+        pairs = zip(self._graph.inputs, shapes, strict=True)
+        listed = ", ".join(f"{node.name} is {list(shape)}" for node, shape in pairs if shape is not None)
+        return f"Correct the sizes of the inputs: {listed}"
+
+    def _derive(self) -> None:
+        """Read the graph with a symbol for each size that is not static."""
+        symbols: list[tuple[Symbol, int, int]] = []
+        inputs = []
+        for number, node in enumerate(self._graph.inputs):
+            sizes = _symbolic(node)
+            inputs.append(sizes)
+            for axis, size in enumerate(sizes or ()):
+                symbols.extend((one, number, axis) for one in symbols_of(size))
+        try:
+            reading = Reading(self._graph, inputs)
+        except TypeMismatch as error:
+            self._error, self._requirements = error, []
+            return
+        given = {one for one, _, _ in symbols}
+        self._symbols, self._is_open = symbols, reading.is_open
+        self._requirements = [r for r in reading.requirements if symbols_of(r.left, r.right) <= given]
+
+
+def _symbolic(node: Node) -> Sizes | None:
+    """The sizes of an input, a symbol for each that is not static."""
+    known = node[0].type
+    if not isinstance(known, TensorType) or known.shape is None:
+        return None
+    sizes: list[AnySize] = []
+    for axis, size in enumerate(known.shape):
+        sizes.append(size if isinstance(size, int) else symbol(size if isinstance(size, str) else f"{node.name}[{axis}]"))
+    return tuple(sizes)
+
+
+def shapes_of(values: Sequence[object]) -> Shapes:
+    """The sizes of these arrays."""
+    return tuple([getattr(value, "shape", None) for value in values])

@@ -1,0 +1,339 @@
+"""The rules of ops that move elements: reshapes, slices, gathers, paddings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graph.symbols import AnySize, Size, Sizes, is_at_least, scaled
+from passes.infer.rules import (
+    Unknown,
+    alike,
+    axes_of,
+    axis_of,
+    integers,
+    known_sizes,
+    known_values,
+    rule,
+    single,
+)
+
+if TYPE_CHECKING:
+    from passes.infer.reading import Context
+
+_END = 2**31 - 1
+"""A slice's end from which on it means the end of the dimension."""
+
+_INDICES = "a dimension and the indices into it"
+
+
+@rule("Reshape")
+def reshape(c: Context) -> Sequence[Sizes]:
+    data, target = c.shape(0), c.values(1, "shape")
+    if target is None:
+        raise Unknown("the shape that is asked for")
+    copies = not c.attribute("allowzero", 0)
+    for d, size in enumerate(target):
+        if copies and isinstance(size, int) and size == 0:
+            c.at_least(len(data), d + 1, "the rank of the data and a dimension that is kept")
+    wanted = [data[d] if isinstance(size, int) and size == 0 and copies else size for d, size in enumerate(target)]
+    open_ones = [d for d, size in enumerate(wanted) if size is None or (isinstance(size, int) and size == -1)]
+    if len(open_ones) > 1:
+        return [tuple([c.unknown(f"size {d}") if d in open_ones else size for d, size in enumerate(wanted)])]  # type: ignore[misc]
+    count = math.prod(data)
+    if open_ones:
+        others: AnySize = math.prod(size for d, size in enumerate(wanted) if d not in open_ones)  # type: ignore[misc]
+        wanted[open_ones[0]] = 0 if isinstance(others, int) and others == 0 else count // others
+    c.equal(math.prod(wanted), count, "the numbers of elements before and after")  # type: ignore[arg-type]
+    return [tuple(wanted)]  # type: ignore[arg-type]
+
+
+@rule("Flatten")
+def flatten(c: Context) -> Sequence[Sizes]:
+    data, axis = c.shape(0), int(c.attribute("axis", 1))
+    c.at_least(len(data), abs(axis), "the rank of the data and an axis")
+    axis += len(data) if axis < 0 else 0
+    return [(math.prod(data[:axis]), math.prod(data[axis:]))]
+
+
+@rule("Squeeze")
+def squeeze(c: Context) -> Sequence[Sizes]:
+    data, axes = c.shape(0), axes_of(c, len(c.shape(0)))
+    if axes is None and any(not isinstance(size, int) for size in data):
+        raise Unknown("the dimensions of 1")
+    chosen = [d for d, size in enumerate(data) if size == 1] if axes is None else axes
+    for d in chosen:
+        c.equal(data[d], 1, "a dimension that is squeezed and 1")
+    return [tuple([size for d, size in enumerate(data) if d not in chosen])]
+
+
+@rule("Unsqueeze")
+def unsqueeze(c: Context) -> Sequence[Sizes]:
+    left = list(c.shape(0))
+    rank = len(left) + len(known_values(c, 1, "axes"))
+    chosen = axes_of(c, rank) or []
+    return [tuple([1 if d in chosen else left.pop(0) for d in range(rank)])]
+
+
+@rule("Transpose")
+def transpose(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    order = c.attribute("perm") or list(reversed(range(len(data))))
+    c.equal(len(order), len(data), "the dimensions of perm and of the data")
+    return [tuple([data[d] for d in order])]
+
+
+@rule("Expand")
+def expand(c: Context) -> Sequence[Sizes]:
+    return [c.broadcast([c.shape(0), known_sizes(c, 1)], "the sizes of the data and those that are asked for")]
+
+
+@rule("Tile")
+def tile(c: Context) -> Sequence[Sizes]:
+    data, times = c.shape(0), known_sizes(c, 1)
+    if c.version < 6:
+        raise Unknown("repeats of one dimension")
+    c.equal(len(times), len(data), "the number of repeats and the rank of the data")
+    for count in times:
+        c.at_least(count, 0, "a number of repeats and nothing")
+    return [tuple([size * count for size, count in zip(data, times, strict=True)])]
+
+
+@rule("Concat")
+def concat(c: Context) -> Sequence[Sizes]:
+    first, *others = shapes = c.shapes()
+    axis = axis_of(c, len(first), 1)
+    for other in others:
+        c.equal(len(other), len(first), "the ranks of what is joined")
+        for d, size in enumerate(other):
+            if d != axis:
+                first = (*first[:d], c.equal(first[d], size, "the sizes of what is joined"), *first[d + 1 :])
+    return [(*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])]
+
+
+@rule("Split")
+def split(c: Context) -> Sequence[Sizes]:
+    data, count = c.shape(0), c.results
+    axis = axis_of(c, len(data), 0)
+    parts: list[AnySize]
+    if c.has(1) or c.attribute("split") is not None:
+        parts = list(known_sizes(c, 1)) if c.has(1) else list(c.attribute("split"))
+        c.equal(len(parts), count, "the number of parts and of results")
+        for part in parts:
+            c.at_least(part, 0, "a part and nothing")
+        c.equal(sum(parts), data[axis], "the sum of the parts and the whole")
+    else:
+        part = (data[axis] + count - 1) // count
+        parts = [*[part] * (count - 1), data[axis] - part * (count - 1)]
+        if c.attribute("num_outputs") is None:
+            c.equal(parts[-1], part, "the last part and the others")
+        c.at_least(parts[-1], 0, "the last part and nothing")
+    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
+
+
+@rule("Slice")
+def slice_(c: Context) -> Sequence[Sizes]:
+    data, starts, ends = list(c.shape(0)), c.values(1, "starts"), c.values(2, "ends")
+    count = len(starts or ends or known_values(c, 1, "starts"))
+    axes = axes_of(c, len(data), 3) or range(count)
+    steps = c.values(4) or [1] * count
+    for values, what in ((starts, "starts"), (ends, "ends"), (axes, "axes"), (steps, "steps")):
+        c.equal(len(values or range(count)), count, f"the number of starts and of {what}")
+    c.at_least(len(data), count, "the rank of the data and the number of starts")
+    for d, start, end, step in zip(axes, starts or [None] * count, ends or [None] * count, steps, strict=True):
+        data[d] = _taken(c, data[d], start, end, step, d)
+    return [tuple(data)]
+
+
+def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None, step: AnySize | None, d: int) -> AnySize:
+    if start is None or end is None or not isinstance(step, int):
+        return c.unknown(f"size {d} of the slice")
+    if not step:
+        raise Unknown("a step of 0")
+    first = size + start if c.is_negative(start) else start
+    last = size if isinstance(end, int) and end >= _END else size + end if c.is_negative(end) else end
+    if step > 0:
+        first = c.within(first, 0, size)
+        return (c.within(last, first, size) - first + step - 1) // step
+    first = size - 1 if isinstance(start, int) and start >= _END else c.within(first, -1, size - 1)
+    before = -1 if isinstance(end, int) and end <= -_END else c.within(last, -1, first)
+    return (first - before - step - 1) // -step
+
+
+@rule("Gather")
+def gather(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axis = axis_of(c, len(data), 0)
+    check_indices(c)
+    return [(*data[:axis], *c.shape(1), *data[axis + 1 :])]
+
+
+@rule("GatherElements")
+def gather_elements(c: Context) -> Sequence[Sizes]:
+    data, indices = c.shape(0), c.shape(1)
+    axis = axis_of(c, len(data), 0)
+    c.equal(len(indices), len(data), "the ranks of the indices and of the data")
+    for d, (size, other) in enumerate(zip(data, indices, strict=True)):
+        if d != axis:
+            c.at_least(size, other, "the sizes of the data and of the indices")
+    check_indices(c)
+    return [indices]
+
+
+@rule("Scatter", "ScatterElements")
+def scatter_elements(c: Context) -> Sequence[Sizes]:
+    gather_elements(c)
+    alike(c, c.shape(1), c.shape(2), "the sizes of the indices and of the updates")
+    return [c.shape(0)]
+
+
+@rule("GatherND")
+def gather_rows(c: Context) -> Sequence[Sizes]:
+    data, indices, batch = c.shape(0), c.shape(1), int(c.attribute("batch_dims", 0))
+    count = indices[-1]
+    if not isinstance(count, int):
+        raise Unknown("the number of dimensions that an index has")
+    c.at_least(len(data) - batch, count, "the rank of the data and the numbers of an index")
+    for size, other in zip(data[:batch], indices, strict=False):
+        c.equal(size, other, "the batches of the data and of the indices")
+    check_indices(c)
+    return [(*indices[:-1], *data[batch + count :])]
+
+
+@rule("ScatterND")
+def scatter_rows(c: Context) -> Sequence[Sizes]:
+    data, indices = c.shape(0), c.shape(1)
+    if not isinstance(indices[-1], int):
+        raise Unknown("the number of dimensions that an index has")
+    c.at_least(len(data), indices[-1], "the rank of the data and the numbers of an index")
+    alike(c, c.shape(2), (*indices[:-1], *data[indices[-1] :]), "the sizes of the updates and of what they replace")
+    check_indices(c)
+    return [data]
+
+
+def check_indices(c: Context) -> None:
+    """Require that known indices lie inside of the dimensions that they count; others are checked by what reads at them."""
+    indices, data = c.constant(1), c.shape(0)
+    if indices is None or not indices.size:
+        _check_symbolic(c, data)
+        return
+    if c.op.endswith("ND"):
+        first = int(c.attribute("batch_dims", 0))
+        columns = list(zip(indices.reshape(-1, indices.shape[-1]).T, data[first:], strict=False))
+    else:
+        columns = [(indices.reshape(-1), data[axis_of(c, len(data), 0)])]
+    for numbers, size in columns:
+        if numbers.size:
+            c.at_least(size, max(int(numbers.max()) + 1, -int(numbers.min())), _INDICES)
+
+
+def _check_symbolic(c: Context, data: Sizes) -> None:
+    """The same for a small vector of indices that depend on sizes."""
+    indices = c.elements(1)
+    if indices is None or c.op.endswith("ND"):
+        return
+    for index in indices.reshape(-1):
+        sign = None if index is None else is_at_least(index, 0)
+        if sign is not None:
+            c.at_least(data[axis_of(c, len(data), 0)], index + 1 if sign else -index, _INDICES)
+
+
+@rule("Pad")
+def pad(c: Context) -> Sequence[Sizes]:
+    data = list(c.shape(0))
+    given = c.values(1, "pads" if c.version > 1 else "paddings")
+    axes = axes_of(c, len(data), 3) or list(range(len(data)))
+    pads = given or [None] * 2 * len(axes)
+    c.equal(len(pads), 2 * len(axes), "the number of paddings and twice that of the axes")
+    single(c, 2)
+    mode = c.attribute("mode", "constant")
+    for i, d in enumerate(axes):
+        around = [pads[i], pads[len(axes) + i]]
+        for amount in around:
+            if amount is not None and mode in ("reflect", "edge", "wrap") and is_at_least(amount, 1):
+                c.at_least(data[d], 1, "a dimension and what its padding reads")
+        before, after = around
+        padded = c.unknown(f"size {d}") if before is None or after is None else data[d] + before + after
+        c.at_least(padded, 0, "a padded dimension and nothing")
+        if before is not None and after is not None and not (isinstance(before, Size) or isinstance(after, Size)):
+            c.at_least(data[d], max(-before, 0) + max(-after, 0), "a dimension and what is cut off it")
+        data[d] = padded
+    return [tuple(data)]
+
+
+@rule("Resize", "Upsample")
+def resize(c: Context) -> Sequence[Sizes]:
+    data, slot = c.shape(0), 2 if c.op == "Resize" and c.version > 10 else 1
+    axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
+    policy, mode = c.attribute("keep_aspect_ratio_policy", "stretch"), c.attribute("coordinate_transformation_mode", "")
+    if policy != "stretch" or "crop" in mode:
+        raise Unknown("sizes that keep the proportions, or of a region")
+    if c.has(3):
+        wanted = list(known_sizes(c, 3))
+    else:
+        factors = c.constant(slot)
+        numbers = c.attribute("scales") if factors is None else factors.reshape(-1).tolist()
+        if not numbers:
+            raise Unknown("the factors")
+        c.equal(len(numbers), len(axes), "the number of factors and of dimensions")
+        wanted = [scaled(data[d], factor) for d, factor in zip(axes, numbers, strict=True)]
+    c.equal(len(wanted), len(axes), "the number of sizes and of dimensions")
+    sizes = dict(zip(axes, wanted, strict=True))
+    return [tuple([sizes.get(d, size) for d, size in enumerate(data)])]
+
+
+@rule("DepthToSpace")
+def depth_to_space(c: Context) -> Sequence[Sizes]:
+    data, block = c.shape(0), int(c.attribute("blocksize"))
+    c.at_least(block, 1, "the size of a block and 1")
+    channels = data[1] // (block * block)
+    c.equal(channels * (block * block), data[1], "the channels and the blocks that they make")
+    return [(data[0], channels, data[2] * block, data[3] * block)]
+
+
+@rule("SpaceToDepth")
+def space_to_depth(c: Context) -> Sequence[Sizes]:
+    data, block = c.shape(0), int(c.attribute("blocksize"))
+    c.at_least(block, 1, "the size of a block and 1")
+    for size in data[2:]:
+        c.equal(size // block * block, size, "a dimension and the blocks that it is divided into")
+    return [(data[0], data[1] * (block * block), data[2] // block, data[3] // block)]
+
+
+@rule("TensorScatter")
+def scattered_cache(c: Context) -> Sequence[Sizes]:
+    past, update = c.shape(0), c.shape(1)
+    axis = axis_of(c, len(past), -2)
+    c.equal(len(update), len(past), "the ranks of the cache and of the update")
+    for d, (size, other) in enumerate(zip(past, update, strict=True)):
+        if d == axis:
+            c.at_least(size, other, "the sizes of the cache and of the update")
+        else:
+            c.equal(size, other, "the sizes of the cache and of the update")
+    if c.has(2):
+        alike(c, c.shape(2), past[:1], "the number of positions and the batch")
+    return [past]
+
+
+@rule("CenterCropPad")
+def cropped(c: Context) -> Sequence[Sizes]:
+    data = list(c.shape(0))
+    axes = [int(axis) % len(data) for axis in c.attribute("axes") or range(len(data))]
+    for d, size in zip(axes, known_sizes(c, 1), strict=True):
+        data[d] = size
+    return [tuple(data)]
+
+
+@rule("Col2Im")
+def from_columns(c: Context) -> Sequence[Sizes]:
+    data, image, block = c.shape(0), integers(c, 1), integers(c, 2)
+    count = len(image)
+    taps, pads = math.prod(block), c.attribute("pads") or [0] * 2 * count
+    strides, dilations = c.attribute("strides") or [1] * count, c.attribute("dilations") or [1] * count
+    windows = math.prod(
+        (image[d] + pads[d] + pads[count + d] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1 for d in range(count)
+    )
+    c.equal(data[2], windows, "the number of columns and of windows")
+    c.equal(data[1] // taps * taps, data[1], "the rows and the numbers of a block")
+    return [(data[0], data[1] // taps, *image)]

@@ -1,0 +1,405 @@
+"""One pass over a graph that reads the sizes of all values, and what the ops require of them.
+
+Sizes are integers or depend on symbols; rules (`rules`, `moves`, `products`) are written once for both. A requirement that always
+holds is dropped, one that never holds is an error, and the others are kept for each call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+
+from graph.build import constant, variable
+from graph.errors import PartitaError, TypeMismatch
+from graph.graph import Graph
+from graph.interpret import evaluate_node
+from graph.microsoft import NoBody, body_of, is_known
+from graph.node import Node, NodeEntry
+from graph.ops import is_random
+from graph.single import graph_of_node
+from graph.symbols import (
+    AnySize,
+    Size,
+    Sizes,
+    Symbol,
+    at,
+    covers,
+    is_at_least,
+    joined,
+    larger,
+    replaced,
+    smaller,
+    solved,
+    symbol,
+    symbols_of,
+)
+from graph.types import TensorType, Type
+from passes.infer import moves, products  # noqa: F401  they register rules
+from passes.infer.rules import RULES, Unknown
+from passes.infer.values import LONGEST, VALUES, Elements, objects
+
+REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
+
+
+@attrs.frozen(slots=True)
+class Requirement:
+    """What has to hold of two sizes."""
+
+    left: AnySize
+    relation: Literal["==", ">=", "broadcasts to", "1 or =="]
+    right: AnySize
+    what: str = attrs.field(eq=False)
+    """The two sizes, for messages."""
+    where: str = attrs.field(eq=False)
+    """The node."""
+
+    def is_broken(self, values: Mapping[Symbol, int]) -> bool:
+        """True if it does not hold for these values of the symbols."""
+        return not _holds(at(self.left, values), self.relation, at(self.right, values))
+
+    def error(self, values: Mapping[Symbol, int], remedy: str = REMEDY) -> TypeMismatch:
+        """The error for these values of the symbols."""
+        left, right = at(self.left, values), at(self.right, values)
+        return TypeMismatch(_words(self.what, self.relation, left, right), where=self.where, remedy=remedy)
+
+
+def _holds(left: int, relation: str, right: int) -> bool:
+    if relation == ">=":
+        return left >= right
+    return left == right or (relation == "broadcasts to" and 1 in (left, right)) or (relation == "1 or ==" and left == 1)
+
+
+def _words(what: str, relation: str, left: AnySize, right: AnySize) -> str:
+    return f"{what} do not go together: {left} {'is less than' if relation == '>=' else 'and'} {right}"
+
+
+class Reading:
+    """The sizes of a graph's values that follow from those of its inputs, and what its ops require."""
+
+    def __init__(self, graph: Graph, inputs: Iterable[Sizes | None]) -> None:
+        self.requirements: dict[Requirement, None] = {}
+        """The requirements that hold for some values of the symbols only."""
+        self.is_open = False
+        """True if integers in the place of the symbols would tell more."""
+        self._meanings: dict[Symbol, AnySize] = {}
+        self._known: dict[NodeEntry, Sizes | None] = {}
+        self._elements: dict[NodeEntry, Elements | None] = {}
+        self._arrays: dict[NodeEntry, np.ndarray[Any, Any]] = {}
+        self._settled: set[NodeEntry] = set()
+        """The values that depend on sizes and constants alone."""
+        for node, sizes in zip(graph.inputs, inputs, strict=True):
+            self._note(node[0], sizes)
+            self.is_open |= sizes is None and isinstance(node[0].type, TensorType)
+        self._read_all(graph)
+
+    def sizes(self, entry: NodeEntry | None) -> Sizes | None:
+        """The value's sizes; None if its rank is unknown."""
+        known = None if entry is None else self._known.get(entry)
+        return known if known is None or not self._meanings else tuple([replaced(size, self._meanings) for size in known])
+
+    def elements(self, entry: NodeEntry | None) -> Elements | None:
+        """The value's elements as sizes, None for an unknown one; None if nothing is known of them."""
+        known = None if entry is None else self._elements.get(entry)
+        if known is None or not self._meanings:
+            return known
+        items = [replaced(item, self._meanings) if isinstance(item, Size) else item for item in known.reshape(-1)]
+        return objects(items, known.shape)
+
+    def array(self, entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
+        """The value, if it is a constant, or follows from integers."""
+        return None if entry is None else self._arrays.get(entry)
+
+    def is_settled(self, entry: NodeEntry) -> bool:
+        """True if the value depends on sizes and constants alone."""
+        return entry in self._settled
+
+    def demand(self, requirement: Requirement) -> None:
+        """Note what has to hold, unless it always does; TypeMismatch if it never does."""
+        a, b = replaced(requirement.left, self._meanings), replaced(requirement.right, self._meanings)
+        relation = requirement.relation
+        if isinstance(a, int) and isinstance(b, int):
+            if _holds(a, relation, b):
+                return
+            raise self._mismatch(requirement, a, b)
+        if a == b or (relation == ">=" and is_at_least(a, b)):
+            return
+        if relation == "broadcasts to" and (1 in (a, b) or covers(a, b) or covers(b, a)):
+            return
+        if relation == "1 or ==" and (a == 1 or is_at_least(a, 2)):
+            if a == 1:
+                return
+            relation = "=="
+        may_be_one = (relation == "broadcasts to" and not (is_at_least(a, 2) and is_at_least(b, 2))) or relation == "1 or =="
+        apart = is_at_least(a, b) is False or (relation != ">=" and is_at_least(b, a) is False)
+        if apart and not may_be_one:
+            raise self._mismatch(requirement, a, b)
+        self.requirements.setdefault(attrs.evolve(requirement, left=a, relation=relation, right=b))
+        solution = solved(a - b) if relation == "==" else None
+        if solution is not None:
+            name, meaning = solution
+            self._meanings = {**{old: replaced(size, {name: meaning}) for old, size in self._meanings.items()}, name: meaning}
+
+    def _mismatch(self, requirement: Requirement, a: AnySize, b: AnySize) -> TypeMismatch:
+        return TypeMismatch(_words(requirement.what, requirement.relation, a, b), where=requirement.where, remedy=REMEDY)
+
+    def _note(self, entry: NodeEntry, sizes: Sizes | None, elements: Elements | None = None) -> None:
+        self._known[entry], self._elements[entry] = sizes, elements
+        self._settled.discard(entry)
+        self._arrays.pop(entry, None)
+
+    def _read_all(self, graph: Graph) -> None:
+        version = graph.opsets.get("", 1)
+        for node in graph.nodes:
+            if node.value is not None:
+                self._constant(node)
+            elif node.is_op:
+                self._read(node, graph, version)
+
+    def _constant(self, node: Node) -> None:
+        array = node.value
+        assert array is not None
+        self._note(node[0], tuple(array.shape), _elements_of(array))
+        self._arrays[node[0]] = array
+        self._settled.add(node[0])
+
+    def _read(self, node: Node, graph: Graph, version: int) -> None:
+        if node.subgraph is not None:
+            self._enter(node, node.subgraph)
+            return
+        for entry in node.outputs:
+            self._note(entry, None)
+        context = Context(self, node, version)
+        try:
+            shapes = self._results(node, graph, context)
+        except Unknown:
+            self.is_open |= self._depends(node)
+            for entry in node.outputs:
+                self._note(entry, _stated(entry))
+            shapes = ()
+        for entry, sizes in zip(node.outputs, shapes, strict=False):
+            self._known[entry] = sizes
+        self._settle(node, graph, context, shapes)
+
+    def _results(self, node: Node, graph: Graph, context: Context) -> Sequence[Sizes | None]:
+        rule = RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if not node.bodies else None
+        if rule is not None:
+            try:
+                return rule(context)
+            except (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
+                raise Unknown(f"{type(error).__name__}: {error}") from error  # The op's own inference says what is wrong with it.
+        if node.bodies:
+            raise Unknown("it has bodies")
+        return self._by_body(node, graph) if is_known(node) else self._by_onnx(node, graph)
+
+    def _settle(self, node: Node, graph: Graph, context: Context, shapes: Sequence[Sizes | None]) -> None:
+        """Note the elements of results that are small vectors of integers."""
+        if is_random(node) or node.bodies:
+            return
+        is_measure = node.op in ("Shape", "Size") and not node.domain
+        is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
+        if is_settled:
+            self._settled.update(node.outputs)
+        arrays = self._computed(node, graph) if is_settled and not is_measure else None
+        if arrays is not None:
+            for entry, array in zip(node.outputs, arrays, strict=False):
+                self._known[entry], self._arrays[entry] = tuple(array.shape), array
+                self._elements[entry] = _elements_of(array)
+        elif node.op in VALUES and not node.domain and shapes and shapes[0] is not None and len(shapes[0]) < 3:
+            for entry, elements in zip(node.outputs, VALUES[str(node.op)](context, shapes[0]), strict=False):
+                self._elements[entry] = elements
+                kind = entry.type.dtype if isinstance(entry.type, TensorType) else "int64"
+                if kind in ("int64", "int32", "bool") and all(isinstance(item, int) for item in elements.reshape(-1)):
+                    self._arrays[entry] = elements.astype(kind)
+
+    def _computed(self, node: Node, graph: Graph) -> Sequence[np.ndarray[Any, Any]] | None:
+        """The results of an op whose inputs are all known, if they are small."""
+        values = [None if entry is None else self._arrays.get(entry) for entry in node.inputs]
+        if node.domain or any(entry is not None and value is None for entry, value in zip(node.inputs, values, strict=True)):
+            return None
+        sizes = [self._known.get(entry) for entry in node.outputs]
+        if any(known is None or not all(isinstance(size, int) for size in known) for known in sizes):
+            return None
+        if any(known is not None and math.prod(known) > LONGEST for known in sizes):  # type: ignore[operator]
+            return None
+        if any(value is not None and value.size > LONGEST * LONGEST for value in values):
+            return None
+        try:
+            return evaluate_node(node, values, graph.opsets)
+        except PartitaError:  # The run says what is wrong with it.
+            return None
+
+    def _depends(self, node: Node) -> bool:
+        """True if integers for the symbols would tell more of an op's sizes."""
+        read = [self.sizes(entry) for entry in node.reads]
+        return not node.bodies and any(not s.is_computed for sizes in read for s in symbols_of(*(sizes or ())))
+
+    def _enter(self, call: Node, body: Graph) -> None:
+        """Read the body of a call, or of an op that is expressed by one."""
+        for inner, outer in zip(body.inputs, call.inputs, strict=False):
+            self._bind(inner[0], outer)
+        self._read_all(body)
+        for result, entry in zip(call.outputs, body.outputs, strict=False):
+            self._bind(result, entry)
+
+    def _bind(self, to: NodeEntry, entry: NodeEntry | None) -> None:
+        self._note(to, self.sizes(entry), self.elements(entry))
+        array = self.array(entry)
+        if array is not None:
+            self._arrays[to] = array
+        if entry is not None and entry in self._settled:
+            self._settled.add(to)
+
+    def _by_body(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
+        """Sizes by an op's body in ONNX's ops; its requirements are the op's."""
+        try:
+            body = body_of(node, [self._type_of(e) for e in node.inputs], [self.array(e) for e in node.inputs])
+        except (NoBody, PartitaError) as error:
+            raise Unknown(str(error)) from error
+        present = [entry for entry in node.inputs if entry is not None]
+        for inner, outer in zip(body.inputs, present, strict=True):
+            self._bind(inner[0], outer)
+        try:
+            self._read_all(body)
+        except TypeMismatch as error:
+            raise TypeMismatch(error.cause, where=f"node {node.name!r} ({node.op})", remedy=error.remedy) from error
+        return [self.sizes(entry) for entry in body.outputs]
+
+    def _type_of(self, entry: NodeEntry | None) -> Type | None:
+        if entry is None or not isinstance(entry.type, TensorType):
+            return None if entry is None else entry.type
+        sizes = self.sizes(entry)
+        return TensorType(entry.type.dtype, None if sizes is None else tuple([s if isinstance(s, int) else None for s in sizes]))
+
+    def _by_onnx(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
+        """Sizes by ONNX's inference of this op alone, once the sizes of its inputs are integers."""
+        from passes.infer.types import infer
+
+        for entry in node.reads:
+            sizes = self.sizes(entry)
+            if sizes is None or not all(isinstance(size, int) for size in sizes) or not isinstance(entry.type, TensorType):
+                raise Unknown(f"the sizes of {entry.name!r}")
+
+        def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
+            array = self.array(entry)
+            return variable(f"x{number}", type=self._type_of(entry))[0] if array is None else constant(array, f"c{number}")[0]
+
+        bare = node.evolve(output_types=(None,) * len(node.output_names))
+        typed = infer(graph_of_node(bare, graph.opsets, stand_in))
+        inner = next(one for one in typed.nodes if one.is_op)
+        shapes = [known.shape if isinstance(known, TensorType) else None for known in inner.output_types]
+        return [
+            None if shape is None else tuple([s if isinstance(s, int) else _computed_size(entry, d) for d, s in enumerate(shape)])
+            for shape, entry in zip(shapes, node.outputs, strict=True)
+        ]
+
+
+def _elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
+    """The elements of a small vector of integers; None of others."""
+    is_small = array.dtype.kind in "iub" and array.ndim < 3 and array.size <= LONGEST
+    return objects(array.reshape(-1).tolist(), array.shape) if is_small else None
+
+
+def _computed_size(entry: NodeEntry, d: int) -> AnySize:
+    return symbol(f"{entry.name}[{d}]", is_computed=True)
+
+
+def _stated(entry: NodeEntry) -> Sizes | None:
+    """The sizes of a value that has no rule: the integers among those that its type states."""
+    shape = entry.type.shape if isinstance(entry.type, TensorType) else None
+    return None if shape is None else tuple([s if isinstance(s, int) else _computed_size(entry, d) for d, s in enumerate(shape)])
+
+
+class Context:
+    """One node as its rule sees it."""
+
+    def __init__(self, reading: Reading, node: Node, version: int) -> None:
+        self.reading, self.node, self.op, self.version = reading, node, str(node.op), version
+        self.results = len(node.output_names)
+        self.where = f"node {node.name!r} ({node.op})"
+
+    def has(self, slot: int) -> bool:
+        """True if the input is there."""
+        return slot < len(self.node.inputs) and self.node.inputs[slot] is not None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute; text for bytes."""
+        value = self.node.attrs.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def shape(self, slot: int) -> Sizes:
+        """The sizes of an input."""
+        sizes = self.reading.sizes(self.node.inputs[slot]) if self.has(slot) else None
+        if sizes is None:
+            raise Unknown(f"the sizes of input {slot}")
+        return sizes
+
+    def shapes(self) -> list[Sizes]:
+        """The sizes of all inputs that are there."""
+        return [self.shape(slot) for slot in range(len(self.node.inputs)) if self.has(slot)]
+
+    def elements(self, slot: int) -> Elements | None:
+        """The elements of an input as sizes, in its shape."""
+        return self.reading.elements(self.node.inputs[slot]) if self.has(slot) else None
+
+    def values(self, slot: int, attribute: str = "") -> list[AnySize | None] | None:
+        """The elements of an input, or of the attribute that took its place in older opsets."""
+        if not self.has(slot):
+            given = self.attribute(attribute) if attribute else None
+            return None if given is None else list(given)
+        array, sizes = self.elements(slot), self.reading.sizes(self.node.inputs[slot])
+        entry = self.node.inputs[slot]
+        if entry is not None and self.reading.is_settled(entry) and (array is None or any(v is None for v in array.reshape(-1))):
+            self.reading.is_open = True
+        if array is None:
+            count = sizes[0] if sizes is not None and len(sizes) == 1 else None
+            return [None] * count if isinstance(count, int) and count <= LONGEST else None
+        return list(array.reshape(-1))
+
+    def constant(self, slot: int) -> np.ndarray[Any, Any] | None:
+        """The array of an input that is constant, or follows from integers."""
+        return self.reading.array(self.node.inputs[slot]) if self.has(slot) else None
+
+    def unknown(self, what: str) -> AnySize:
+        """A size that values decide."""
+        return symbol(f"{self.node.name}: {what}", is_computed=True)
+
+    def equal(self, a: AnySize, b: AnySize, what: str) -> AnySize:
+        """Require that both sizes are equal."""
+        self.reading.demand(Requirement(a, "==", b, what, self.where))
+        return b if isinstance(b, int) else a
+
+    def one_or_equal(self, a: AnySize, b: AnySize, what: str) -> None:
+        """Require that the first size is 1, or both are equal."""
+        self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
+
+    def at_least(self, a: AnySize, b: AnySize, what: str) -> None:
+        """Require a >= b."""
+        self.reading.demand(Requirement(a, ">=", b, what, self.where))
+
+    def broadcast(self, shapes: Sequence[Sizes], what: str) -> Sizes:
+        """The shape that all are broadcast to, which is required to exist."""
+        rank, whole = max(map(len, shapes), default=0), list[AnySize]()
+        for column in zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True):
+            size: AnySize = 1
+            for other in column:
+                if other == 1 or size == other or size == 1:
+                    size = size if other == 1 else other
+                    continue
+                self.reading.demand(Requirement(size, "broadcasts to", other, what, self.where))
+                size = joined(size, other)
+            whole.append(size)
+        return tuple(whole)
+
+    def within(self, value: AnySize, low: AnySize, high: AnySize) -> AnySize:
+        """The value, or the bound that it is beyond."""
+        return larger(smaller(value, high), low)
+
+    def is_negative(self, value: AnySize) -> bool:
+        """True for less than 0; `Unknown` if that depends on the symbols."""
+        known = is_at_least(value, 0)
+        if known is None:
+            raise Unknown(f"the sign of {value}")
+        return not known

@@ -1,0 +1,361 @@
+"""The rules of ops: the sizes of the results, and what is required of the sizes of the inputs.
+
+A rule sees a `Context` and serves integers and symbols alike. `Unknown` leaves an op to ONNX's inference, once sizes are
+integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from graph.symbols import AnySize, Size, Sizes
+
+if TYPE_CHECKING:
+    from passes.infer.reading import Context
+
+Rule = Callable[["Context"], Sequence[Sizes | None]]
+
+RULES: dict[str, Rule] = {}
+"""The rules by op; with the domain before it for ops of others than ONNX's."""
+
+
+class Unknown(Exception):
+    """The sizes do not follow: the rank or values of an input are unknown."""
+
+
+def rule(*ops: str) -> Callable[[Rule], Rule]:
+    """Register the rule of these ops."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+def known_values(c: Context, slot: int, attribute: str = "") -> list[AnySize]:
+    """The elements of an input, all known."""
+    values = c.values(slot, attribute)
+    if values is None or None in values:
+        raise Unknown(f"the values of input {slot}")
+    return values  # type: ignore[return-value]
+
+
+def integers(c: Context, slot: int, attribute: str = "") -> list[int]:
+    """The elements of an input, all of which are integers."""
+    values = known_values(c, slot, attribute)
+    if not all(isinstance(value, int) for value in values):
+        raise Unknown(f"the values of input {slot}")
+    return [int(value) for value in values]  # type: ignore[arg-type]
+
+
+def known_sizes(c: Context, slot: int) -> Sizes:
+    """The elements of an input, each a size; a symbol for an unknown one."""
+    values = c.values(slot)
+    if values is None:
+        raise Unknown(f"how many values input {slot} has")
+    return tuple([c.unknown(f"value {i}") if value is None else value for i, value in enumerate(values)])
+
+
+def axis_of(c: Context, rank: int, default: int, name: str = "axis") -> int:
+    """The dimension that an attribute names."""
+    axis = int(c.attribute(name, default))
+    inside(c, axis, rank)
+    return axis % rank if rank else 0
+
+
+def inside(c: Context, axis: int, rank: int) -> None:
+    """Require that a dimension exists."""
+    if rank:
+        c.at_least(rank, axis + 1 if axis >= 0 else -axis, "the rank of the data and an axis")
+
+
+def axes_of(c: Context, rank: int, slot: int = 1) -> list[int] | None:
+    """The dimensions that an input or attribute names; None if it is absent."""
+    if not c.has(slot) and c.attribute("axes") is None:
+        return None
+    axes = integers(c, slot, "axes")
+    for axis in axes:
+        inside(c, axis, rank)
+    return [axis % rank if rank else 0 for axis in axes]
+
+
+def one_way(c: Context, sizes: Sizes, target: Sizes, what: str) -> None:
+    """Require that the sizes are broadcast to others, and not the other way round."""
+    c.at_least(len(target), len(sizes), f"the ranks of {what}")
+    for size, other in zip(reversed(sizes), reversed(target), strict=False):
+        c.one_or_equal(size, other, what)
+
+
+def alike(c: Context, sizes: Sizes, others: Sizes, what: str) -> None:
+    """Require that the sizes are equal."""
+    c.equal(len(sizes), len(others), f"the ranks of {what}")
+    for size, other in zip(sizes, others, strict=False):
+        c.equal(size, other, what)
+
+
+def single(c: Context, *slots: int) -> None:
+    """Require that these inputs have one element, if they are there."""
+    for slot in slots:
+        for size in c.shape(slot) if c.has(slot) else ():
+            c.equal(size, 1, f"the size of input {slot} and that of a single number")
+
+
+_UNARY = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish
+IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Swish Tan
+Tanh ThresholdedRelu Identity LpNormalization MeanVarianceNormalization LRN CastLike Bernoulli BitCast partita.quantized.Weight"""
+
+_BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min
+Mod Mul Or Pow Sub Sum Where Xor"""
+
+
+@rule(*_UNARY.split())
+def same(c: Context) -> Sequence[Sizes]:
+    return [c.shape(0)] * c.results
+
+
+@rule(*_BROADCAST.split())
+def broadcast(c: Context) -> Sequence[Sizes]:
+    if c.version < 7 and c.op not in ("Max", "Mean", "Min", "Sum", "Where"):
+        return _aligned(c)
+    return [c.broadcast(c.shapes(), "the sizes of the operands")]
+
+
+def _aligned(c: Context) -> Sequence[Sizes]:
+    """Below opset 7 the second operand is aligned with the first at an axis."""
+    first, second = c.shape(0), c.shape(1)
+    if not c.attribute("broadcast", 0):
+        alike(c, first, second, "the sizes of the operands")
+        return [first]
+    axis = int(c.attribute("axis", len(first) - len(second))) % max(len(first), 1)
+    one_way(c, second, first[axis : axis + len(second)], "the sizes of the operands")
+    return [first]
+
+
+@rule("PRelu")
+def prelu(c: Context) -> Sequence[Sizes]:
+    data, slope = c.shape(0), c.shape(1)
+    by_channel = len(slope) == 1 and len(data) > 1 and slope[0] == data[1]
+    if not by_channel and (c.version >= 7 or len(slope) != 1):
+        one_way(c, slope, data, "the sizes of the slope and of the data")
+    elif not by_channel:
+        c.broadcast([slope, data[1:2]], "the sizes of the slope and of the data")
+    return [data]
+
+
+@rule("Clip")
+def clip(c: Context) -> Sequence[Sizes]:
+    single(c, 1, 2)
+    return [c.shape(0)]
+
+
+@rule("Dropout")
+def dropout(c: Context) -> Sequence[Sizes]:
+    return [c.shape(0)] * c.results
+
+
+@rule("Softmax", "LogSoftmax", "Hardmax")
+def along_an_axis(c: Context) -> Sequence[Sizes]:
+    axis_of(c, len(c.shape(0)), -1 if c.version >= 13 else 1) if len(c.shape(0)) > 1 or c.version >= 13 else None
+    return [c.shape(0)]
+
+
+@rule("CumSum", "CumProd")
+def cumulated(c: Context) -> Sequence[Sizes]:
+    single(c, 1)
+    for axis in c.values(1) or ():
+        if isinstance(axis, int):
+            inside(c, axis, len(c.shape(0)))
+    return [c.shape(0)]
+
+
+@rule("Trilu")
+def triangle(c: Context) -> Sequence[Sizes]:
+    single(c, 1)
+    return [c.shape(0)]
+
+
+@rule("BatchNormalization", "InstanceNormalization")
+def by_channel(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    channels = data[1] if len(data) > 1 else 1
+    for slot in range(1, 5 if c.op == "BatchNormalization" else 3):
+        alike(c, c.shape(slot), (channels,), "the sizes of the statistics and the channels of the data")
+    return [data, *[c.shape(1)] * 4][: c.results]
+
+
+@rule("GroupNormalization")
+def by_group(c: Context) -> Sequence[Sizes]:
+    data, groups = c.shape(0), int(c.attribute("num_groups"))
+    c.at_least(groups, 1, "the number of groups and one")
+    c.equal(data[1] // groups * groups, data[1], "the channels and the groups that they are divided into")
+    for slot in (1, 2):
+        wanted = groups if c.version < 21 and c.shape(slot)[0] == groups else data[1]
+        if c.version < 21 and isinstance(c.shape(slot)[0], Size):
+            raise Unknown("scales for groups or for channels")
+        alike(c, c.shape(slot), (wanted,), "the sizes of the scales and the channels of the data")
+    return [data]
+
+
+@rule("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+def by_layer(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axis = axis_of(c, len(data), -1)
+    for slot in (1, 2):
+        if c.has(slot):
+            one_way(c, c.shape(slot), data, "the sizes of the scale and of the data")
+    return [data, *[(*data[:axis], *[1] * (len(data) - axis))] * 2][: c.results]
+
+
+@rule("QuantizeLinear", "DequantizeLinear")
+def scaled_elements(c: Context) -> Sequence[Sizes]:
+    data, scale, block = c.shape(0), c.shape(1), int(c.attribute("block_size", 0))
+    if block > 0:
+        axis = axis_of(c, len(data), 1)
+        blocks = (*data[:axis], (data[axis] + block - 1) // block, *data[axis + 1 :])
+        alike(c, scale, blocks, "the sizes of the scales and those that the data have to have")
+    elif len(scale) == 1 and scale[0] != 1:
+        axis = int(c.attribute("axis", 1))
+        if isinstance(scale[0], int):
+            inside(c, axis, len(data))
+        other = data[axis] if -len(data) <= axis < len(data) else 1
+        c.one_or_equal(scale[0], other, "the sizes of the scales and those that the data have to have")
+    elif len(scale) > 1:
+        raise Unknown("scales of several dimensions")
+    if c.has(2):
+        alike(c, c.shape(2), scale, "the sizes of the zero points and of the scales")
+    return [data]
+
+
+@rule("DynamicQuantizeLinear")
+def dynamically_quantized(c: Context) -> Sequence[Sizes]:
+    return [c.shape(0), (), ()]
+
+
+_REDUCING = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+
+
+@rule(*_REDUCING.split())
+def reduced(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axes, keeps = axes_of(c, len(data)), c.attribute("keepdims", 1)
+    if not axes:
+        axes = [] if c.attribute("noop_with_empty_axes", 0) else list(range(len(data)))
+    return [tuple([1 if d in axes else size for d, size in enumerate(data) if keeps or d not in axes])]
+
+
+@rule("ArgMax", "ArgMin")
+def position(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axis = axis_of(c, len(data), 0)
+    return [tuple([1 if d == axis else size for d, size in enumerate(data) if d != axis or c.attribute("keepdims", 1)])]
+
+
+@rule("TopK")
+def top(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axis = axis_of(c, len(data), -1)
+    single(c, 1)
+    values = c.values(1) if c.has(1) else [c.attribute("k")]
+    count = values[0] if values else None
+    count = c.unknown("k") if count is None else count
+    c.at_least(count, 0, "k and nothing")
+    c.at_least(data[axis], count, "a dimension and k")
+    return [(*data[:axis], count, *data[axis + 1 :])] * 2
+
+
+@rule("Shape")
+def shape(c: Context) -> Sequence[Sizes]:
+    rank = len(c.shape(0))
+    return [(len(range(rank)[c.attribute("start", 0) : c.attribute("end", rank)]),)]
+
+
+@rule("Size")
+def size_(c: Context) -> Sequence[Sizes]:
+    c.shape(0)
+    return [()]
+
+
+@rule("NonZero")
+def nonzero(c: Context) -> Sequence[Sizes]:
+    return [(len(c.shape(0)), c.unknown("how many are not zero"))]
+
+
+@rule("Compress")
+def compressed(c: Context) -> Sequence[Sizes]:
+    data, count = c.shape(0), c.unknown("how many are true")
+    if c.attribute("axis") is None:
+        c.at_least(math.prod(data), math.prod(c.shape(1)), "the sizes of the data and of the condition")
+        return [(count,)]
+    axis = axis_of(c, len(data), 0)
+    c.at_least(data[axis], math.prod(c.shape(1)), "the sizes of the data and of the condition")
+    return [(*data[:axis], count, *data[axis + 1 :])]
+
+
+@rule("OneHot")
+def one_hot(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    axis = axis_of(c, len(data) + 1, -1)
+    single(c, 1)
+    alike(c, c.shape(2), (2,), "the number of values and 2")
+    depth = (c.values(1) or [None])[0]
+    return [(*data[:axis], c.unknown("the depth") if depth is None else depth, *data[axis:])]
+
+
+@rule("EyeLike")
+def eye(c: Context) -> Sequence[Sizes]:
+    c.equal(len(c.shape(0)), 2, "the rank of the data and 2")
+    return [c.shape(0)]
+
+
+@rule("Range")
+def range_(c: Context) -> Sequence[Sizes]:
+    single(c, 0, 1, 2)
+    start, limit, step = ((c.values(slot) or [None])[0] for slot in range(3))
+    if start is None or limit is None or not isinstance(step, int) or not step:
+        return [(c.unknown("how many there are"),)]
+    passed = limit - start if step > 0 else start - limit
+    return [((c.within(passed, 0, passed) + abs(step) - 1) // abs(step),)]
+
+
+@rule("ConstantOfShape")
+def filled(c: Context) -> Sequence[Sizes]:
+    sizes = known_sizes(c, 0)
+    for size in sizes:
+        c.at_least(size, 0, "a size and nothing")
+    return [sizes]
+
+
+@rule("ReverseSequence")
+def reversed_(c: Context) -> Sequence[Sizes]:
+    data, batch = c.shape(0), int(c.attribute("batch_axis", 1))
+    alike(c, c.shape(1), (data[batch],), "the number of lengths and the batch of the data")
+    lengths = c.constant(1)
+    if lengths is not None and lengths.size:
+        c.at_least(data[int(c.attribute("time_axis", 0))], int(lengths.max()), "the steps of the data and a length")
+    return [data]
+
+
+@rule("NonMaxSuppression")
+def boxes_kept(c: Context) -> Sequence[Sizes]:
+    boxes, scores = c.shape(0), c.shape(1)
+    alike(c, (boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4), "the sizes of the boxes and of the scores")
+    return [(c.unknown("how many are kept"), 3)]
+
+
+@rule("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+def loss(c: Context) -> Sequence[Sizes]:
+    data, labels = c.shape(0), c.shape(1)
+    wanted = (data[0], *data[2:])
+    alike(c, labels, wanted, "the sizes of the labels and of the data")
+    if c.has(2):
+        alike(c, c.shape(2), data[1:2], "the number of the weights and of the classes")
+    return [wanted if c.attribute("reduction", "mean") == "none" else (), data][: c.results]
+
+
+@rule("Det")
+def determinant(c: Context) -> Sequence[Sizes]:
+    data = c.shape(0)
+    c.equal(data[-1], data[-2], "the rows and columns of a matrix")
+    return [data[:-2]]

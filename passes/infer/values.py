@@ -1,0 +1,189 @@
+"""The elements of small integer vectors that hold sizes, from the elements of what an op reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph.symbols import AnySize, Size, Sizes, is_at_least, larger, quotient, smaller
+
+if TYPE_CHECKING:
+    from passes.infer.reading import Context
+
+LONGEST = 64
+"""Vectors of more elements hold no sizes."""
+
+Elements = np.ndarray[Any, Any]
+"""An object array of sizes; None for an unknown one."""
+
+Rule = Callable[["Context", Sizes], Sequence[Elements]]
+"""The elements of an op's results, given the sizes of the first; nothing if they are unknown."""
+
+_INTEGERS = frozenset(("int64", "int32", "INT64", "INT32", 7, 6))
+
+
+def objects(items: Sequence[Any], shape: Sequence[AnySize]) -> Elements:
+    """An object array of this shape."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array.reshape(tuple(shape))  # type: ignore[arg-type]
+
+
+def _count(shape: Sizes) -> int:
+    """The number of elements; -1 where it is unknown, or more than vectors of sizes have."""
+    if not all(isinstance(size, int) for size in shape):
+        return -1
+    count = math.prod(size for size in shape if isinstance(size, int))
+    return count if count <= LONGEST else -1
+
+
+def _small(shape: Sizes) -> bool:
+    return _count(shape) >= 0
+
+
+def _moved(move: Callable[..., Any]) -> Rule:
+    """The rule of an op that moves elements, as numpy moves those of an object array."""
+
+    def values(c: Context, shape: Sizes) -> Sequence[Elements]:
+        given = [c.elements(slot) for slot in range(len(c.node.inputs))]
+        if not given or given[0] is None or not _small(shape):
+            return ()
+        result = move(c, shape, *given)
+        return () if result is None else [np.asarray(result, object).reshape(shape)]
+
+    return values
+
+
+def _each(join: Callable[..., Any]) -> Rule:
+    """The rule of an element-wise op; an unknown operand gives an unknown element."""
+
+    def values(c: Context, shape: Sizes) -> Sequence[Elements]:
+        given = [array for slot in range(len(c.node.inputs)) if (array := c.elements(slot)) is not None]
+        if len(given) < len(c.node.inputs) or not _small(shape):
+            return ()
+        rows: Any = np.broadcast(*given) if len(given) > 1 else [(item,) for item in given[0].reshape(-1)]
+        return [objects([None if None in row else join(*row) for row in rows], shape)]
+
+    return values
+
+
+def _shape(c: Context, shape: Sizes) -> Sequence[Elements]:
+    sizes = c.shape(0)
+    return [objects(sizes[c.attribute("start", 0) : c.attribute("end", len(sizes))], shape)]
+
+
+def _concat(c: Context, shape: Sizes) -> Sequence[Elements]:
+    arrays, shapes = [c.elements(slot) for slot in range(len(c.node.inputs))], c.shapes()
+    if len(shape) != 1 or not _small(shape) or all(array is None for array in arrays):
+        return ()
+    return [np.concatenate([objects([None] * int(s[0]), s) if a is None else a for a, s in zip(arrays, shapes, strict=True)])]  # type: ignore[arg-type]
+
+
+def _slice(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
+    starts, ends = c.values(1, "starts"), c.values(2, "ends")
+    if starts is None or ends is None:
+        return None
+    axes, steps = c.values(3, "axes") or range(len(starts)), c.values(4) or [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if not (isinstance(axis, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step):
+            return None
+        count = data.shape[axis]
+        # ONNX clamps as Python does, save that a range that runs backwards begins at the first element at the least.
+        first = max(start, -count) if step < 0 else start
+        last = None if step < 0 and end < -count else end
+        data = data[(slice(None),) * (axis % data.ndim) + (slice(first, last, step),)]
+    return data
+
+
+def _gather(c: Context, shape: Sizes, data: Elements, positions: Elements | None, *_: Any) -> Any:
+    if positions is None or not all(isinstance(position, int) for position in positions.reshape(-1)):
+        return None
+    return data.take(positions.astype(np.int64), axis=int(c.attribute("axis", 0)))
+
+
+def _split(c: Context, shape: Sizes) -> Sequence[Elements]:
+    data = c.elements(0)
+    parts = c.values(1, "split") or [shape[0]] * c.results
+    if data is None or data.ndim != 1 or not all(isinstance(part, int) for part in parts):
+        return ()
+    return np.split(data, np.cumsum(np.array(parts[:-1], np.int64)).tolist())
+
+
+def _cast(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
+    return data if c.attribute("to") in _INTEGERS else None
+
+
+def _filled(c: Context, shape: Sizes) -> Sequence[Elements]:
+    value = c.attribute("value")
+    if not _small(shape) or value is None or np.asarray(value).dtype.kind not in "iub":
+        return ()
+    return [objects([np.asarray(value).reshape(-1)[0].item()] * _count(shape), shape)]
+
+
+def _product(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
+    items = data.reshape(-1).tolist()
+    return math.prod(items) if _count(shape) == 1 and None not in items else None
+
+
+def _range(c: Context, shape: Sizes) -> Sequence[Elements]:
+    given = [(c.values(slot) or [None])[0] for slot in range(3)]
+    if not _small(shape) or not all(isinstance(value, int) for value in given) or not given[2]:
+        return ()
+    return [objects(list(range(*given)), shape)]  # type: ignore[arg-type]
+
+
+def _divided(a: Any, b: Any) -> Any:
+    """ONNX rounds towards 0."""
+    if is_at_least(b, 1):
+        return quotient(a, b) if is_at_least(a, 0) else -quotient(-a, b) if is_at_least(0, a) else None
+    return quotient(a, b) if is_at_least(a, 0) and is_at_least(b, 0) and isinstance(b, Size) else None
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return a % b if is_at_least(b, 1) and is_at_least(a, 0) else None
+
+
+def _same(a: Any, b: Any) -> bool | None:
+    return True if a == b else False if is_at_least(a, b) is False or is_at_least(b, a) is False else None
+
+
+def _chosen(test: Any, a: Any, b: Any) -> Any:
+    return a if test else b
+
+
+VALUES: dict[str, Rule] = {
+    "Shape": _shape,
+    "Size": lambda c, shape: [objects([math.prod(c.shape(0))], ())],
+    "Concat": _concat,
+    "ConstantOfShape": _filled,
+    "Gather": _moved(_gather),
+    "Slice": _moved(_slice),
+    "Transpose": _moved(lambda c, shape, data, *_: data.transpose(c.attribute("perm"))),
+    "Expand": _moved(lambda c, shape, data, *_: np.broadcast_to(data, shape)),
+    "ReduceProd": _moved(_product),
+    "Split": _split,
+    "Range": _range,
+    "Cast": _moved(_cast),
+    **dict.fromkeys("Identity Reshape Squeeze Unsqueeze Flatten".split(), _moved(lambda c, shape, data, *_: data)),
+    "Add": _each(lambda a, b: a + b),
+    "Sub": _each(lambda a, b: a - b),
+    "Mul": _each(lambda a, b: a * b),
+    "Div": _each(_divided),
+    "Mod": _each(_remainder),
+    "Neg": _each(lambda a: -a),
+    "Equal": _each(_same),
+    "Max": _each(larger),
+    "Min": _each(smaller),
+    "Where": _each(_chosen),
+    "GreaterOrEqual": _each(is_at_least),
+    "LessOrEqual": _each(lambda a, b: is_at_least(b, a)),
+    "Greater": _each(lambda a, b: None if (known := is_at_least(b, a)) is None else not known),
+    "Less": _each(lambda a, b: None if (known := is_at_least(a, b)) is None else not known),
+    "Not": _each(lambda a: not a),
+    "And": _each(lambda a, b: a and b),
+    "Or": _each(lambda a, b: a or b),
+}
+"""The rules by op. Each is asked about integers only: a vector of floats has no elements here."""
