@@ -5,6 +5,8 @@ the answer moves if one op alone is rounded. What is chosen is held to the toler
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +20,12 @@ from accelerators.precision.lowered_ops import KEPT, with_channel_scales
 from accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow
 from accelerators.process.ending import at_a_device
 from graph.graph import Graph, require_graph
+from graph.words import counted
 from partition.fingerprint import fingerprint
 from passes.infer import infer
+
+ENOUGH = 30
+"""Inputs from which on nobody is warned that a new one may be another case."""
 
 MOST = 24
 """How often a whole model is compiled and measured, by default."""
@@ -45,6 +51,8 @@ def choose_precision(
 
     `inputs` are the arrays of one call, or a list of such: arrays, tuples or dictionaries by name. The error is the largest
     |a - b| over the largest |b| of an output, against float32 on the same device; it is measured with the whole plan applied.
+    Every other input sets the ranges of integers; those between are held out, so that the error is that of new ones too. It has
+    to stay below the tolerance by a margin, 1 + 1 / sqrt(inputs held out) times; with fewer than 30 inputs a warning says so.
     `win` is "time" or "memory" (bytes of weights). `lock` gives ops, by names or patterns of names, their precision. If several
     devices are given and time is to be won, each op's device is chosen too, of those that run it, as `pin` and `forbid` (as for
     `compile`) allow. `calibration` is minmax, percentile or entropy; at most `most` whole models are measured."""
@@ -52,6 +60,11 @@ def choose_precision(
     check_options(tolerance, precisions, calibration, win, most)
     tolerance, most = float(tolerance), int(most)
     batches = batches_of(graph, inputs)
+    margin = 1 + 1 / math.sqrt(max(1, len(batches) // 2))
+    allowed = tolerance / margin
+    if len(batches) < ENOUGH:
+        few = f"choose_precision is given {counted(len(batches), 'input')}: answers to others may be off by more than {tolerance:g}"
+        warnings.warn(f"{few}; give {ENOUGH} or more that are typical", stacklevel=3)
     typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = locked_of(typed, lock or {})
     measuring = Measuring(typed, batches, Target(device, config), calibration, win, pin, forbid)
@@ -61,10 +74,10 @@ def choose_precision(
         Option(name, precision, errors[name, precision], gains[name, precision])
         for name in ops for precision in precisions if name not in locked and (name, precision) in errors
     ]
-    chosen, reasons, error = choose(measuring, options, locked, tolerance, most)
+    chosen, reasons, error = choose(measuring, options, locked, allowed, most)
     devices = None
     if win == "time":
-        best = fastest(measuring, chosen, locked, tolerance, error)
+        best = fastest(measuring, chosen, locked, allowed, error)
         if chosen != best.precisions:
             left = [name for name in ops if name not in locked]
             reasons |= dict.fromkeys(left, "the model as a whole is not faster with what could be lowered")

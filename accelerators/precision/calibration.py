@@ -29,6 +29,9 @@ LEVELS = 128
 STRIDE = 16
 """Thresholds are tried at every so manieth piece."""
 
+ROOM = 1.25
+"""How much wider the range of what was seen is made: numbers of other inputs that lie beyond it would be cut off."""
+
 
 def calibrated(seen: Seen, method: str = "minmax") -> dict[str, Range]:
     """The range of each value. The values are looked at once, or twice where their distribution counts."""
@@ -42,7 +45,7 @@ def calibrated(seen: Seen, method: str = "minmax") -> dict[str, Range]:
             else:
                 widest.setdefault(name, (low, high))
     if method == "minmax":
-        return widest
+        return {name: (low * ROOM, high * ROOM) for name, (low, high) in widest.items()}
     counts = {name: np.zeros(BINS, np.int64) for name in widest}
     for values in seen():
         for name, array in values.items():

@@ -221,11 +221,10 @@ class _Look:
         if self.recorder.every:
             copies = [[_copied(values[slot]) for slot in slots] for slots in (step.reads, step.makes)]
             self.taken.append(_Taken(self.call, step.unit, *copies))
-        else:
-            for number, (slot, entry) in enumerate(zip(step.makes, step.unit.body.outputs, strict=True)):
-                value = RecordedValue(entry.name, step.unit.name, step.unit.device.label)
-                key = step.unit.device.label, step.unit.name, number
-                self.seen[key] = _looked_at(value, values[slot], self.call, self.recorder.mode == "checksums")
+        for number, (slot, entry) in enumerate(zip(step.makes, step.unit.body.outputs, strict=True)):
+            value = RecordedValue(entry.name, step.unit.name, step.unit.device.label)
+            key = step.unit.device.label, step.unit.name, number
+            self.seen[key] = _looked_at(value, values[slot], self.call, self.recorder.mode == "checksums")
         self.seconds += perf_counter() - start
 
     def finish(self) -> float:

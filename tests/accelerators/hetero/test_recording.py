@@ -186,6 +186,18 @@ def test_the_page_says_what_was_recorded() -> None:
     assert "recorded:   ratio of onnxruntime_0 on onnxruntime: 4 NaN and 0 infinities, first in call 1" in notes
 
 
+def test_a_sample_of_each_call_misses_no_nan() -> None:
+    """numpy made the same NaN, and so the sample was right."""
+    model, ones = compiled("sample:1"), np.ones(4, np.float32)
+    model(ones, ones)
+    model(np.zeros(4, np.float32), np.zeros(4, np.float32))
+    recorded = model.recorded
+    assert not recorded.ok and all(sample.ok for sample in recorded.samples)
+    value = next(value for value in recorded.values if value.nans)
+    assert (value.name, value.nans, value.first, value.calls) == ("ratio", 4, 2, 2)
+    assert "4 NaN and 0 infinities, first in call 2" in str(recorded)
+
+
 def test_the_thread_of_the_samples_ends_when_none_waits() -> None:
     model = compiled("sample:1")
     model(np.ones(4, np.float32), np.ones(4, np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from graph.types import Array
 from partition.fingerprint import fingerprint
 from tests.graphs.small_models import Weights, convolutions, inputs_of, sensitive, transformer
 
+pytestmark = pytest.mark.filterwarnings("ignore:choose_precision is given")
+
 
 def off(plan: pt.PrecisionPlan, graph: pt.Graph, inputs: list[Array], device: str = "reference") -> float:
     """How far the model with the plan applied is from the graph as it is, measured anew."""
@@ -34,10 +37,34 @@ def chosen(graph: pt.Graph, tolerance: float = 2e-2, **options: object) -> pt.Pr
 @pytest.mark.parametrize("make", [convolutions, transformer])
 def test_all_of_a_network_fits_a_loose_tolerance(make: object) -> None:
     graph = make()  # type: ignore[operator]
-    plan = chosen(graph, 0.1)
+    plan = chosen(graph, 0.2)
     assert set(plan.values()) == {"int8"}
     assert plan.error is not None
-    assert 0 < plan.error == off(plan, graph, inputs_of(graph)) <= 0.1
+    assert 0 < plan.error == off(plan, graph, inputs_of(graph)) <= 0.1, "half the tolerance is the margin of one input held out"
+
+
+@pytest.mark.parametrize(("count", "most"), [(2, 10), (30, 3)])
+def test_new_inputs_stay_within_the_tolerance_too(count: int, most: int) -> None:
+    """The tolerance was held on the very inputs that had set the ranges: of 100 new ones up to 87 were off by more."""
+    graph, over = transformer(), []
+    plain = pt.compile(graph, "reference")
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        calls = [random.standard_normal(inputs_of(graph)[0].shape).astype(np.float32) for _ in range(count + 100)]
+        plan = pt.choose_precision(graph, calls[:count], 0.01, "reference", win="memory")
+        lowered = pt.compile(plan.apply(graph), "reference")
+        over.append(sum(distance(list(lowered(x)), list(plain(x))) > plan.tolerance for x in calls[count:]))
+    assert max(over) <= most, over
+
+
+def test_few_inputs_are_warned_of() -> None:
+    graph = sensitive()
+    with pytest.warns(UserWarning, match="choose_precision is given 2 inputs: answers to others may be off by more than 0.02"):
+        chosen(graph)
+    calls = [inputs_of(graph)[0] * np.float32(1 + number / 100) for number in range(30)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pt.choose_precision(graph, calls, 0.02, "reference", win="memory")
 
 
 def test_nothing_fits_no_tolerance() -> None:
@@ -56,11 +83,11 @@ def test_a_sensitive_layer_stays_in_float32() -> None:
 
 
 def test_ops_that_are_harmless_alone_and_not_together_are_shared_out() -> None:
-    graph = convolutions()
-    everything = chosen(graph, 0.1)
+    graph = transformer()
+    everything = chosen(graph, 1.0)
     assert everything.error is not None
     most = max(row.errors["int8"] for row in everything.rows)
-    plan = chosen(graph, (most + everything.error) / 2)
+    plan = chosen(graph, most + everything.error)
     assert set(plan.values()) == {"int8", "float32"}
     assert plan.error is not None and plan.error <= plan.tolerance
     left = next(name for name, precision in plan.items() if precision == "float32")
@@ -68,11 +95,11 @@ def test_ops_that_are_harmless_alone_and_not_together_are_shared_out() -> None:
 
 
 def test_few_measurements_leave_the_rest_alone() -> None:
-    error = chosen(convolutions(), 0.1).error
+    error = chosen(transformer(), 1.0).error
     assert error is not None
-    plan = chosen(convolutions(), error * 0.99, most=1)
+    plan = chosen(transformer(), 2 * error * 0.99, most=1)
     assert set(plan.values()) == {"float32"}
-    assert plan.why("first").splitlines()[0] == "first (Conv) runs in float32: not tried: 1 models were measured"
+    assert plan.why("query").splitlines()[0] == "query (MatMul) runs in float32: not tried: 1 models were measured"
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -315,7 +342,7 @@ def test_what_an_op_costs_is_measured_on_one_input(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Measuring, "_probed", counted)
     pt.choose_precision(graph, batches, 0.1, "reference", win="memory", calibration="minmax")
-    assert calls.count(batches[1][0, 0, 0, 0]) == 2, "to calibrate, and for what is wanted"
+    assert calls.count(batches[1][0, 0, 0, 0]) == 1, "for what is wanted: it sets no range"
 
 
 @pytest.mark.parametrize(
@@ -371,7 +398,7 @@ def test_one_far_number_counts_by_the_method(method: str, most: float) -> None:
     numbers[0] = 100.0
     low, high = calibrated(lambda: [{"x": numbers}], method)["x"]
     assert low == pytest.approx(numbers.min(), abs=2.0)
-    assert (high == 100.0) if method == "minmax" else (2.0 < high < most)
+    assert (high == 125.0) if method == "minmax" else (2.0 < high < most)
 
 
 def test_values_without_numbers_have_a_range() -> None:
