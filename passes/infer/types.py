@@ -415,7 +415,7 @@ def without_declared(g: Graph, names: frozenset[str]) -> Graph:
         chosen = not names or node.name in names
         changes = {"output_types": (None,) * len(node.output_names)} if chosen and node.is_op else {}
         rebuilt = rewriter.rebuilt(node, **changes)
-        if node.attrs and node.bodies:
+        if node.bodies:
             rebuilt = map_bodies(rebuilt, lambda body: without_declared(body, frozenset() if chosen else names))
         rewriter.keep(node, rebuilt)
 

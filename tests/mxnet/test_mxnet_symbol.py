@@ -430,3 +430,14 @@ def test_two_loads_are_equal():
         assert [(n.name, n.op, n.output_names, n.output_types) for n in first.nodes] == [
             (n.name, n.op, n.output_names, n.output_types) for n in second.nodes
         ]
+
+
+@pytest.mark.parametrize("width", ["()", "(0, 0, 1)", "(0, 0, -1, 1)"])
+def test_a_pad_needs_two_numbers_for_each_axis(width: str) -> None:
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "Pad", "name": "pad", "attrs": {"mode": "constant", "pad_width": width}, "inputs": [[0, 0, 0]]},
+    ]
+    symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
+    with pytest.raises(PartitaError, match="two numbers, 0 or more, for each axis"):
+        load_mxnet(symbol, {}, {"data": (2, 3)})

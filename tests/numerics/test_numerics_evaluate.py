@@ -272,3 +272,12 @@ def test_ngrams_of_any_skip_are_counted_at_once() -> None:
         assert counted.tolist() == [2, pairs]
     with pytest.raises(ValueError, match="min_gram_length is 0, and an n-gram has one item at least"):
         evaluate("TfIdfVectorizer", words, {**attributes, "min_gram_length": 0, "max_skip_count": 1}, version=9, n_outputs=1)
+
+
+def test_a_box_that_overlaps_by_just_the_threshold_stays() -> None:
+    boxes = np.array([[[0, 0, 1, 2], [0, 0, 1, 1]]], "float32")  # overlap 1 of 2
+    scores, most = np.array([[[0.9, 0.8]]], "float32"), np.array([2])
+    for limit, kept in ((0.5, 2), (0.49, 1)):
+        given = [boxes, scores, most, np.array([limit], "float32")]
+        (output,) = evaluate("NonMaxSuppression", given, {}, version=11, n_outputs=1)
+        assert len(output) == kept

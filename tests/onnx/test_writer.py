@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import onnx.checker
@@ -271,3 +272,14 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
         with pytest.raises(WriteError, match="it is no file but a device or a pipe"):
             save(load(model(LINE)), pipe, external=external)
     assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [([1, 2], "INTS"), ([1.0, 2.0], "FLOATS"), ([1, 2.5], "FLOATS"), ([], "INTS"), (["a"], "STRINGS"), (3, "INT")],
+)
+def test_attributes_of_ops_without_a_schema_keep_their_kind(value: Any, kind: str) -> None:
+    """Equality alone does not tell 1 from 1.0."""
+    node = pt.op("Thing", pt.variable("x", "float32", (2,)), name="y", domain="my").evolve(attrs={"a": value})
+    (attribute,) = to_model(pt.Graph([node], opsets={"": 21, "my": 1})).graph.node[0].attribute
+    assert onnx.AttributeProto.AttributeType.Name(attribute.type) == kind

@@ -10,6 +10,7 @@ import pytest
 from graph import Graph, Node, NodeEntry, constant, op, variable
 from graph.types import numpy_dtype
 from passes import apply_pass
+from passes.fold_batch_norm import is_inference
 
 from .before_after import same_values
 
@@ -150,3 +151,24 @@ def test_inference_by_opset(opset: int, attributes: dict[str, int]) -> None:
     result = apply_pass(g, ["FoldBatchNorm", "EliminateDead"])
     assert [node.op for node in result.nodes if node.is_op] == ["Conv"]
     same_values(g, result, [draw(2, 4, 6, 6)], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"domain": "my"},
+        {"attrs": {"training_mode": 1}},
+        {"output_names": ("bn", "mean_out"), "output_types": (None, None)},
+    ],
+)
+def test_a_norm_that_does_more_or_is_another_is_left_alone(changed: dict[str, Any]) -> None:
+    folded = norm(op("Conv", image(), weight("w", 6, 4, 3, 3), name="mul"), 6)
+    assert is_inference(folded, Graph([folded]))
+    g = Graph([folded.evolve(**changed)], opsets={"": 21, "my": 1})
+    assert not is_inference(g["bn"], g)
+
+
+def test_before_opset_7_a_norm_says_whether_it_infers() -> None:
+    for is_test, expected in ((0, False), (1, True)):
+        node = norm(image(), 4, opset=6, is_test=is_test)
+        assert is_inference(node, Graph([node], opsets={"": 6})) is expected

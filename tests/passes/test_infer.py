@@ -10,6 +10,7 @@ import pytest
 
 from graph import Graph, PassError, TensorType, call, constant, op, register_op, unregister_op, variable
 from passes import apply_pass
+from passes.infer import without_declared
 
 from .before_after import check, text
 
@@ -346,3 +347,11 @@ def test_numbers_that_an_exporter_traced_give_way_to_symbols() -> None:
 def test_what_follows_of_nothing_keeps_its_numbers(untold: None) -> None:
     stated = text("graph net(x: float32[N]) -> (y) { y = my::Untold(x) : float32[3] }", "21, my 1")
     assert str(apply_pass(stated, "InferShape", trust_numbers=False).outputs[0].type) == "float32[3]"
+
+
+def test_declared_types_go_in_the_bodies_of_calls_too() -> None:
+    x = variable("x", "float32", (2,))
+    inner = Graph([op("Relu", x, name="r").evolve(output_types=(TensorType("float32", (7,)),))], name="body")
+    g = Graph([call(inner, variable("y", "float32", (2,)), name="c")])
+    bare = without_declared(g, frozenset())
+    assert [node[0].type for node in bare["c"].subgraph.nodes if node.is_op] == [None]

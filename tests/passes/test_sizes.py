@@ -13,6 +13,7 @@ from graph.interpret import interpret
 from graph.readers.onnx import load_onnx
 from graph.rewrite import Rewriter, rewrite
 from passes.infer import infer
+from passes.windows import windowed_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
 from tests.passes.shape_cases import outcome
@@ -215,3 +216,11 @@ def test_whole_numbers_that_overflow_are_no_contradiction(name: str) -> None:
     large = constant(np.array([2**62 + 5, -(2**62)]), "large")
     other = op("Mul", large, constant(np.array([-1, 1]), "signs")) if name == "Sub" else large
     assert sizes(Graph([op(name, large, other)])) == ((2,), (2,))
+
+
+@pytest.mark.parametrize("wrong", [{"strides": [0]}, {"dilations": [0]}, {"strides": [2], "dilations": [-1]}, {"strides": [-2]}])
+def test_strides_and_dilations_below_one_are_refused(wrong: dict[str, list[int]]) -> None:
+    kind = TensorType("float32", (1, 2, 8))
+    node = op("MaxPool", variable("x", "float32", (1, 2, 8)), name="y", kernel_shape=[2])
+    with pytest.raises(TypeMismatch, match="strides and dilations are 1 or more"):
+        windowed_types(node.evolve(attrs={**node.attrs, **wrong}), [kind])

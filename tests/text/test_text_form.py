@@ -196,3 +196,13 @@ def test_calls_may_nest_as_deep_as_they_like() -> None:
     text = str(graph)
     assert text.count("func") == 2000
     assert str(parse(text)) == text
+
+
+def test_a_constant_or_an_input_that_does_more_has_no_written_form() -> None:
+    value = constant(np.float32([1, 2]), "c")
+    two = value.evolve(output_names=("c", "d"), output_types=(None, None))
+    foreign = value.evolve(domain="my")
+    reading = value.evolve(inputs=(variable("x")[0],))
+    for node in (two, foreign, reading):
+        with pytest.raises(WriteError, match="a constant makes one value and does nothing else"):
+            str(Graph([op("Relu", node, name="y")]))

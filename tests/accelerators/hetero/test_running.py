@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -432,7 +433,7 @@ def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
 def test_properties_and_forms(model):
     p = model.properties
     assert (p.name, p.devices, p.subgraphs) == ("net", ("beta",), 2 - 1)
-    assert p.optimal_requests >= 1
+    assert p.optimal_requests == min(os.cpu_count() or 1, 2)
     assert [name for name, _ in p.inputs] == ["a", "b"] and [str(kind) for _, kind in p.outputs] == ["float32[n, 2]"] * 2
     assert repr(model) == "<CompiledModel 'net' (a, b -> sum, exp): 1 subgraph on beta>"
     assert [node.op for node in model.graph.nodes if node.is_op] == ["Call"]

@@ -105,3 +105,17 @@ def test_bert_whose_products_a_selector_takes() -> None:
         feed[graph.inputs[0].name] = random.integers(0, 20, (n, s))
         feeds.append(feed)
     check(graph, model, feeds)
+
+
+@pytest.mark.parametrize("measure", ["Shape", "Size"])
+def test_what_measures_is_copied_into_the_call_that_needs_it(measure: str) -> None:
+    x = pt.variable("x", "float32", ("N", "S", 4))
+    size = pt.op("Shape", x, start=1, end=2) if measure == "Shape" else pt.op("Unsqueeze", pt.op("Size", x), whole(0))
+    wanted = pt.op("Concat", size, whole(-1), axis=0)
+    there = pt.op("Tanh", pt.op("Concat", x, x, axis=1), name="there")
+    graph = pt.Graph([pt.op("Relu", pt.op("Reshape", there, wanted, name="halves"))], [x])
+    model = pt.compile(graph, "HETERO:cpu,reference", forbid={"there": "cpu"})
+    assert not model.report.moves
+    assert [unit.device.label for unit in model.units if "halves" in unit.ops] == ["cpu"]
+    feed = {"x": numbers(2, 5, 4)}
+    np.testing.assert_allclose(model(feed)[0], pt.compile(graph, "reference")(feed)[0], rtol=1e-5)

@@ -86,3 +86,22 @@ def check(cases: list) -> None:
     listed = {case.name: list(outcome(case)) for case in cases}
     wrong = {name: said for name, said in listed.items() if any(text[:5] == "wrong" for text in said)}
     assert not wrong and sum(said == ["right", "right"] for said in listed.values()) >= len(cases) // 3
+
+
+def test_a_thread_that_cannot_start_leaves_the_next_call_free_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerators.building import specialized
+
+    monkeypatch.setattr(specialized.threading, "Thread", lambda **options: (_ for _ in ()).throw(RuntimeError("no threads")))
+    graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", ("N",)), name="y")])
+    subgraph = specialized.SpecializedSubgraph(graph, lambda g: None, lambda g: None, True, None)  # type: ignore[arg-type,return-value]
+    subgraph._begin(((4,),))
+    assert not subgraph._at_work
+
+
+def test_no_more_sizes_that_do_not_compile_are_remembered_than_are_counted() -> None:
+    from accelerators.building import specialized
+
+    stand_in = specialized._StandIn(pt.Graph([pt.variable("x", "float32", (2,))]), lambda g: object())  # type: ignore[arg-type,return-value]
+    for size in range(specialized.COUNTED + 5):
+        assert stand_in.takes_over(((size,),))
+    assert not stand_in.took_over(((0,),)) and stand_in.took_over(((5,),)) and len(stand_in._only) == specialized.COUNTED
