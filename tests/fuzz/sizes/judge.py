@@ -147,15 +147,18 @@ def _judged(model: Opened, shapes: Shapes, compiled: Any, at_end: bool, oracle: 
 
 
 def _follows(outputs: Sequence[Any], shapes: Shapes, oracle: Oracle) -> bool:
-    """Are the outputs of sizes of 0 those that follow from sizes of 1 and 2? numpy and onnxruntime refuse to work out a -1 in a
-    Reshape of nothing."""
+    """Do the sizes of the outputs follow from those for sizes of 1 and 2, or are they 0 where values decide? numpy and onnxruntime
+    refuse to work out a -1 in a Reshape of nothing."""
     if not any(0 in shape for shape in shapes):
         return False
     ones, twos = (oracle.shapes(tuple([tuple([size or n for size in shape]) for shape in shapes])) for n in (1, 2))
     if ones is None or twos is None:
         return False
-    pairs = [zip(one, two, strict=True) for one, two in zip(ones, twos, strict=True)]
-    return [np.shape(output) for output in outputs] == [tuple([2 * a - b for a, b in pair]) for pair in pairs]
+    stated = [[(2 * a - b, 0) if a != b else (a,) for a, b in zip(*pair, strict=True)] for pair in zip(ones, twos, strict=True)]
+    got = [np.shape(output) for output in outputs]
+    return [*map(len, got)] == [*map(len, stated)] and all(
+        size in options for shape, sizes in zip(got, stated, strict=True) for size, options in zip(shape, sizes, strict=True)
+    )
 
 
 def contradicts(model: Opened, shapes: Shapes) -> bool:
