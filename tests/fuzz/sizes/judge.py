@@ -147,8 +147,8 @@ def _judged(model: Opened, shapes: Shapes, compiled: Any, at_end: bool, oracle: 
 
 
 def _follows(outputs: Sequence[Any], shapes: Shapes, oracle: Oracle) -> bool:
-    """Do the sizes of the outputs follow from those for sizes of 1 and 2, or are they 0 where values decide? numpy and onnxruntime
-    refuse to work out a -1 in a Reshape of nothing."""
+    """Do the sizes of the outputs follow from those for sizes of 1 and 2, or are they 0 where values decide? numpy and
+    onnxruntime refuse to work out a -1 in a Reshape of nothing."""
     if not any(0 in shape for shape in shapes):
         return False
     ones, twos = (oracle.shapes(tuple([tuple([size or n for size in shape]) for shape in shapes])) for n in (1, 2))
