@@ -43,10 +43,19 @@ def reshape(c: Context) -> Sequence[Sizes]:
         return [tuple([c.unknown(f"size {d}") if d in open_ones else size for d, size in enumerate(wanted)])]  # type: ignore[misc]
     count = math.prod(data)
     if open_ones:
-        others: AnySize = math.prod(size for d, size in enumerate(wanted) if d not in open_ones)  # type: ignore[misc]
-        wanted[open_ones[0]] = 0 if isinstance(others, int) and others == 0 else count // others
+        others: list[AnySize] = [size for d, size in enumerate(wanted) if d not in open_ones]  # type: ignore[misc]
+        wanted[open_ones[0]] = _left(data, others)
     c.equal(math.prod(wanted), count, "the numbers of elements before and after")  # type: ignore[arg-type]
     return [tuple(wanted)]  # type: ignore[arg-type]
+
+
+def _left(data: Sizes, others: Sequence[AnySize]) -> AnySize:
+    """The size that a Reshape leaves open. Where as many sizes are 0 on both sides, it follows from the others."""
+    given = [size for size in data if not (isinstance(size, int) and size == 0)]
+    asked = [size for size in others if not (isinstance(size, int) and size == 0)]
+    if len(data) - len(given) != len(others) - len(asked):
+        return 0
+    return math.prod(given) // math.prod(asked)
 
 
 @rule("Flatten")

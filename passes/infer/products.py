@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph.symbols import AnySize, Sizes, is_at_least
+from graph.symbols import AnySize, Sizes, is_at_least, larger
 from passes.infer.rules import Unknown, alike, one_way, rule, single
 
 if TYPE_CHECKING:
@@ -78,8 +78,12 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
         return (size + step - 1) // step
     room = size + (before + after if automatic == "NOTSET" else 0) - span
     if not c.attribute("ceil_mode", 0) or automatic != "NOTSET":
-        c.at_least(room, 0, "the padded data and the window")
-        return room // step + 1
+        # A pool's count is rounded towards 0: it has a window that lacks less than a step.
+        lacking = step - 1 if c.op.endswith("Pool") and automatic == "NOTSET" else 0
+        c.at_least(room, -lacking, "the padded data and the window")
+        if lacking:
+            c.at_least(size, 1, "a dimension and 1")
+        return (larger(room, 0) if lacking else room) // step + 1
     if not isinstance(room, int):
         raise Unknown("windows in ceil mode")
     c.at_least(room, 1 - step, "the padded data and the window")
@@ -233,6 +237,10 @@ def recurrent(c: Context) -> Sequence[Sizes]:
     for slot, sizes in enumerate(wanted[: 7 if c.op == "LSTM" else 5], 1):
         if c.has(slot):
             alike(c, c.shape(slot), sizes, f"the sizes of input {slot} and those that it has to have")
+    lengths = c.constant(4)
+    if lengths is not None and lengths.size:
+        c.at_least(steps, int(lengths.max()), "the steps of the data and a length")
+        c.at_least(int(lengths.min()), 0, "a length and nothing")
     sequence = (batch, steps, ways, width) if first else (steps, ways, batch, width)
     return [sequence, state, state][: c.results]
 

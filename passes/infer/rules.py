@@ -194,7 +194,7 @@ def by_group(c: Context) -> Sequence[Sizes]:
         wanted = groups if c.version < 21 and c.shape(slot)[0] == groups else data[1]
         if c.version < 21 and isinstance(c.shape(slot)[0], Size):
             raise Unknown("scales for groups or for channels")
-        alike(c, c.shape(slot), (wanted,), "the sizes of the scales and the channels of the data")
+        one_way(c, c.shape(slot), (wanted,), "the sizes of the scales and the channels of the data")
     return [data]
 
 
