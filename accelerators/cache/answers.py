@@ -32,12 +32,13 @@ def remembering(devices: Sequence[Device], configs: Mapping[str, Mapping[str, An
     for device in devices:
         path, known = _path(device, configs[device.label]), device.accelerator.findings()
         if path is not None and known is not None:
-            for key, answer in _read(path).items():
+            kept = _read(path)
+            for key, answer in kept.items():
                 known.setdefault(key, answer)
-            files.append((path, known, len(known)))
+            files.append((path, known, kept))
     yield
-    for path, known, before in files:
-        if len(known) != before:
+    for path, known, kept in files:
+        if not known.keys() <= kept.keys():
             _write(path, known)
 
 

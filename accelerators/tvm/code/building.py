@@ -8,7 +8,7 @@ from typing import Any
 
 from accelerators.process.forking import Guard
 from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.codegen import generate, object_code
+from accelerators.tvm.code.codegen import check_declared, generate, object_code
 from accelerators.tvm.code.linking import can_link
 from accelerators.tvm.lower.lowering import Lowered, lower, nameless
 from accelerators.tvm.machine.library import compiling
@@ -43,7 +43,7 @@ class Built:
         """
         with self._guard.lock:
             if self._library is None:
-                self._library = _generated(self.lowered.kernels(), self.machine.target)
+                self._library = _in_memory(self.lowered.kernels(), self.machine.target)
             return self._library
 
 
@@ -55,10 +55,10 @@ def makes_objects(machine: Machine) -> bool:
 def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
     """The machine code of these bodies; where it is an object file it is one for all, which saves most of LLVM's preparations."""
     kernels = {name: kernel for lowered in batch for name, kernel in lowered.kernels().items()}
-    library = _generated(kernels, machine.target)
     if makes_objects(machine):
-        code, names = object_code(library), frozenset(kernels)
+        code, names = object_code(_generated(kernels, machine.target)), frozenset(kernels)
         return [Built(lowered, machine, code, names) for lowered in batch]
+    library = _in_memory(kernels, machine.target)
     if not machine.is_gpu:
         for symbol in kernels:
             library[symbol]  # Now LLVM makes its machine code, while other threads work.
@@ -124,7 +124,15 @@ def is_built(body: Body, machine: Machine) -> bool:
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
     """A runtime module of these kernels under their names."""
     with compiling.lock, quiet():
-        return _generated(kernels, target)
+        return _in_memory(kernels, target)
+
+
+def _in_memory(kernels: Mapping[str, Any], target: Any) -> Any:
+    """The module, which no linker looks at."""
+    library = _generated(kernels, target)
+    if str(target.kind.name) == "llvm":
+        check_declared(library)
+    return library
 
 
 def _generated(kernels: Mapping[str, Any], target: Any) -> Any:

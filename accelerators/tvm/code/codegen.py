@@ -8,6 +8,7 @@ multiples of 64, which numpy's arrays seldom do: code that does not count on it 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerators.process.descriptors import above_streams
+from accelerators.tvm.code.elf import check_symbols
 from accelerators.tvm.code.launches import cuda_code, opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
@@ -22,6 +24,9 @@ from accelerators.tvm.code.stacking import on_stack
 from accelerators.tvm.kernels.language.emit import THOROUGH, WRITTEN
 from accelerators.tvm.machine.library import function, part, tvm
 from accelerators.tvm.machine.tvm_errors import refused
+
+_DECLARED = re.compile(r'^declare .*?@"?([\w.$]+)', re.MULTILINE)
+"""A function that a module calls and does not define, in LLVM's text."""
 
 ALIGNMENT = 4
 """Kernels take arrays that begin at multiples of this."""
@@ -82,6 +87,12 @@ def _lowering() -> Any:
             tirx.BF16StorageLegalize(),
         ]
     )
+
+
+def check_declared(module: Any) -> None:
+    """CompileError if kernels that LLVM compiles in memory call a function that is nowhere: LLVM would end the process."""
+    names = _DECLARED.findall(module.inspect_source("ll"))
+    check_symbols(name for name in names if not name.startswith("llvm."))
 
 
 def object_code(module: Any) -> bytes:

@@ -18,9 +18,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import NotSupported
+from accelerators.errors import CompileError, NotSupported
 from accelerators.tvm.code.codegen import written
-from accelerators.tvm.code.data_object import data_object, takes_data
+from accelerators.tvm.code.elf import check_symbols, data_object, is_elf, undefined_symbols
 from accelerators.tvm.machine.library import compiling, function, part, tvm
 from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
@@ -103,6 +103,8 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:
         raise OSError(done.stderr or f"{programs.link[0]} fails")
+    library = Path(path).read_bytes()
+    check_symbols(undefined_symbols(library) if is_elf(library) else ())
 
 
 def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
@@ -120,6 +122,8 @@ def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
                 files[-1].write_bytes(code)
             share(path, files)
             return path.read_bytes()
+    except CompileError:
+        raise
     except Exception as error:
         raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
 
@@ -141,7 +145,7 @@ def _program(executable: Any, kernels: bytes, target: Any, folder: Path) -> byte
     kernels are in the library that it is loaded from, because an empty module of machine code stands for them."""
     executable.mod.import_module(_stand_in(target))
     pack = part("runtime._ffi_api")
-    if takes_data(kernels):
+    if is_elf(kernels):
         return data_object(_PROGRAM, pack.ModulePackImportsToTensor(executable.mod).numpy().tobytes(), kernels)
     said = str(_stand_in(target).get_function("_get_target_string")())
     return written(pack.ModulePackImportsToLLVM(executable.mod, False, said, ""), folder)

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorError, NotSupported
+from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.tvm.code.linking import MISSING, NEEDED, can_link, share
 from accelerators.tvm.compiled.assembling import Assembled
@@ -22,6 +22,7 @@ from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
 from accelerators.tvm.machine.library import compiling
 from accelerators.tvm.machine.tvm_errors import first_line, quiet
 from accelerators.tvm.run.runtime import load_library
+from graph.errors import PartitaError
 from graph.graph import Graph
 
 ROOM = 32 << 20
@@ -59,6 +60,8 @@ def _library(executable: Any) -> bytes:
             _check_room(Path(folder))
             with compiling.lock, quiet():
                 executable.export_library(str(path), fcompile=share)
+        except CompileError:
+            raise
         except Exception as error:
             raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
         return path.read_bytes()
@@ -111,5 +114,7 @@ def _loaded(library: memoryview, where: str) -> Any:
         path.write_bytes(library)
         try:
             return load_library(str(path))
+        except PartitaError as error:
+            raise AcceleratorError(error.cause, where=where, remedy=error.remedy) from error
         except Exception as error:
             raise AcceleratorError(f"TVM does not load its library: {first_line(error)}", where=where) from error

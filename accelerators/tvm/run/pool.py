@@ -12,6 +12,8 @@ import ctypes
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,17 +43,22 @@ class Serving:
         """Has a library brought our threads into this process?"""
         return self._library is not None
 
-    def attach(self, path: str) -> None:
-        """Let the library that TVM loaded from this file start its parallel loops with our threads."""
-        if not _LINUX:
-            self.everywhere = False
-            return
+    @contextmanager
+    def attached(self, path: str) -> Iterator[None]:
+        """Inside, TVM loads the library in this file; after that its parallel loops run on our threads. OSError if it calls a
+        function that is nowhere."""
         library = ctypes.CDLL(path)
-        with self._guard.lock:
-            if self._library is None and hasattr(library, "partita_launch"):
-                self._library = library
-            if hasattr(library, _SLOT):
-                self._replace(ctypes.c_void_p.in_dll(library, _SLOT))
+        try:
+            yield
+            if not _LINUX:
+                self.everywhere = False
+                return
+            with self._guard.lock:
+                if self._library is None and hasattr(library, "partita_launch"):
+                    self._library = library
+                if hasattr(library, _SLOT):
+                    self._replace(ctypes.c_void_p.in_dll(library, _SLOT))
+        finally:
             if self._library is not library:
                 _ctypes.dlclose(library._handle)
 

@@ -25,6 +25,12 @@ SPINS = 10_000
 OURS = "+"
 """A number of threads that begins with this was not asked for by the user, here or in the process that started this one."""
 
+EXTRA = "tvm_runtime_extra"
+"""TVM's library of functions that some kernels call by name, those that sort above all."""
+
+_CONTRIB = b"tvm.contrib."
+"""How the names of these functions begin."""
+
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
 
@@ -108,10 +114,15 @@ def function(name: str) -> Any:
 
 
 def load_library(path: str) -> Any:
-    """A module of compiled code. It runs in this process, on our own threads, and goes with the last who holds it."""
-    module = runtime().load_module(path, keep_module_alive=False)
-    serving.attach(path)
-    return module
+    """A module of compiled code. It runs in this process, on our own threads, and goes with the last who holds it.
+
+    OSError if the library calls a C function that is nowhere: TVM would load it, and the process would end at the call."""
+    ffi = runtime()
+    if not has_backend(EXTRA) and _CONTRIB in Path(path).read_bytes():
+        cause = f"it calls functions of lib{EXTRA}.so (it sorts, or picks the largest), which is not installed here"
+        raise AcceleratorUnavailable(cause, remedy=f"pip install {PACKAGE}, or copy that library beside libtvm_runtime.so")
+    with serving.attached(path):
+        return ffi.load_module(path, keep_module_alive=False)
 
 
 # -- running ---------------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ def run(graph: pt.Graph, **config: object) -> np.ndarray:
     return result
 
 
-def in_new_process(code: str, *args: object) -> subprocess.CompletedProcess[str]:
+def in_new_process(code: str, *args: object, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     """Run the code in a fresh interpreter, its arguments in `args`."""
     head = "import json, sys\nimport numpy as np\nimport partita as pt\nargs = json.loads(sys.argv[1])\n"
     command = [sys.executable, "-c", head + code, json.dumps([str(arg) for arg in args])]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=True)
 
 
 RUN_IT = """

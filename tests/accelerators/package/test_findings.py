@@ -44,6 +44,19 @@ def test_the_second_process_tries_nothing(device, cache_home):
     assert asked(device) == (0, False)
 
 
+BOTH = """
+from tests.graphs.networks import small_net
+for folder in args:
+    pt.compile(small_net(), "cpu", config={"CACHE_DIR": folder})
+"""
+
+
+def test_a_second_cache_gets_what_was_found_out_before(tmp_path):
+    usable("cpu")
+    in_new_process(BOTH, tmp_path / "first", tmp_path / "second")
+    assert asked("cpu", tmp_path / "second") == (0, False)
+
+
 def test_damaged_findings_are_found_out_anew_and_none_are_kept_where_nothing_is(cache_home):
     device = usable("cpu")
     first, _ = asked(device)

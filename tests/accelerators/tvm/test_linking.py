@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.errors import CompileError
+from accelerators.tvm.bodies.body import make_body
 from accelerators.tvm.code import building, codegen, linking
-from accelerators.tvm.code.data_object import data_object, takes_data
-from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.machine.machine import host_machine
+from accelerators.tvm.code.elf import data_object, is_elf
+from accelerators.tvm.kernels.language import Intrinsic, Kernel, emit, float32
+from accelerators.tvm.machine.machine import Machine, host_machine
+from accelerators.tvm.machine.special import Used
 from graph.text import parse
 from partita.cli.main import main
 
@@ -55,18 +58,30 @@ def linked_and_right(tmp_path: Path) -> None:
     assert np.allclose(pt.import_model(tmp_path / "net.partita")(X)[0], Y, rtol=1e-6)
 
 
-def kernel_object() -> bytes:
-    """An object file of LLVM's."""
+NOWHERE = Intrinsic(
+    "nowhere", lambda types: types[0], "a value",
+    lambda script, dtype, given: script.call_pure_extern(dtype, "partita_nowhere", *given),
+)
+"""Calls a function that no library defines."""
+
+
+def kernels(calls: Intrinsic | None = None) -> dict[str, object]:
+    """A kernel that copies a value, or calls a function with it."""
     kernel = Kernel("k")
     x, y = kernel.input("x", float32, (1,)), kernel.output("y", float32, (1,))
-    y[0] = x[0]
-    return codegen.object_code(codegen.generate({"k": emit(kernel)}, host_machine(1).target))
+    y[0] = x[0] if calls is None else calls(x[0])
+    return {"k": emit(kernel)}
+
+
+def kernel_object(calls: Intrinsic | None = None) -> bytes:
+    """An object file of LLVM's."""
+    return codegen.object_code(codegen.generate(kernels(calls), host_machine(1).target))
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
 def test_data_is_in_the_library_under_its_name(size: int, tmp_path: Path) -> None:
     kernels, data = kernel_object(), bytes(np.random.default_rng(size).integers(0, 256, size, np.uint8))
-    if not takes_data(kernels):
+    if not is_elf(kernels):
         pytest.skip("object files of this system are not ELF's")
     (tmp_path / "data.o").write_bytes(data_object("held", data, kernels))
     (tmp_path / "kernels.o").write_bytes(kernels)
@@ -78,10 +93,10 @@ def test_data_is_in_the_library_under_its_name(size: int, tmp_path: Path) -> Non
 
 def test_other_object_files_than_elf_s_of_64_bits_are_left_to_llvm(only, tmp_path, monkeypatch) -> None:
     for start in (b"\xcf\xfa\xed\xfe", b"\x7fELF\x01\x01", b"\x7fELF\x02\x02"):
-        assert not takes_data(start + bytes(100))
+        assert not is_elf(start + bytes(100))
     if not linking.can_link():
         pytest.skip("no linker here")
-    monkeypatch.setattr(linking, "takes_data", lambda _: False)
+    monkeypatch.setattr(linking, "is_elf", lambda _: False)
     linked_and_right(tmp_path)
 
 
@@ -98,6 +113,64 @@ def test_the_package_ziglang_links(only, tmp_path) -> None:
     only(packages=True)
     assert linking.tools() is not None and linking.tools().compile
     linked_and_right(tmp_path)
+
+
+@pytest.mark.parametrize("linker", ["g++", "clang++", "ld", "ld.lld", "ziglang"])
+def test_a_function_that_is_nowhere_is_an_error_of_the_link(only, tmp_path, monkeypatch, linker: str) -> None:
+    if linker == "ziglang":
+        pytest.importorskip("ziglang")
+        only(packages=True)
+    elif shutil.which(linker) is None:
+        pytest.skip(f"no {linker} here")
+    elif "++" in linker:
+        monkeypatch.setenv("CXX", linker)
+    else:
+        only(linker)
+    assert linker in str(linking.tools())
+    (tmp_path / "good.o").write_bytes(kernel_object())
+    (tmp_path / "bad.o").write_bytes(kernel_object(NOWHERE))
+    linking.share(tmp_path / "good.so", [tmp_path / "good.o"])
+    with pytest.raises(CompileError, match=r"its kernels call partita_nowhere, which no library defines\n.*please report it"):
+        linking.share(tmp_path / "bad.so", [tmp_path / "bad.o"])
+
+
+def test_without_a_linker_it_is_an_error_of_the_compilation(only) -> None:
+    only()
+    target = host_machine(1).target
+    building.compile_kernels(kernels(), target)
+    with pytest.raises(CompileError, match="its kernels call partita_nowhere, which no library defines"):
+        building.compile_kernels(kernels(NOWHERE), target)
+
+
+def test_a_library_from_elsewhere_that_lacks_a_function_is_not_loaded(only, tmp_path, monkeypatch) -> None:
+    """Where the C library is older, say: without this the process ended at the kernel's first call."""
+    if not linking.can_link():
+        pytest.skip("no linker here")
+    monkeypatch.setattr(linking, "check_symbols", lambda _: None)
+    (tmp_path / "bad.o").write_bytes(kernel_object(NOWHERE))
+    linking.share(tmp_path / "bad.so", [tmp_path / "bad.o"])
+    with pytest.raises(pt.PartitaError, match="does not load: OSError: .*undefined symbol: partita_nowhere"):
+        linking.load((tmp_path / "bad.so").read_bytes())
+
+
+def rounded(rows: int | str) -> pt.Graph:
+    """A graph that rounds to bfloat16 inside; neither its input nor its output has that type."""
+    x = pt.variable("x", "float32", (rows, 64))
+    return pt.apply_pass(pt.Graph([pt.op("Cast", pt.op("Cast", pt.op("Relu", x), to=16), to=1)]), "InferShape")
+
+
+@pytest.mark.parametrize("rows", [8, "N"])
+def test_values_rounded_to_bfloat16_inside_of_a_kernel(rows: int | str) -> None:
+    graph, x = rounded(rows), np.random.default_rng(0).standard_normal((8, 64)).astype("float32")
+    np.testing.assert_array_equal(pt.compile(graph, "cpu")(x)[0], pt.compile(graph, "reference")(x)[0])
+
+
+def test_the_function_that_rounds_is_there_on_a_processor_with_the_instruction(tmp_path) -> None:
+    if not linking.can_link():
+        pytest.skip("no linker here")
+    built = building.build(make_body(rounded(8)), Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("vdpbf16ps"),)))
+    (tmp_path / "k.o").write_bytes(built.code)
+    linking.share(tmp_path / "k.so", [tmp_path / "k.o"])
 
 
 def test_a_compiler_that_is_named_and_not_there_is_none(only, monkeypatch) -> None:

@@ -116,7 +116,7 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
             emitter.bind_symbols()
             emitter.bind_polynomials(kernel.polynomials)
             emitter.see_as_written()
-            is_native = emitter.how == "native" and any(buffer.element is bfloat16 for buffer in kernel.arguments)
+            is_native = emitter.how == "native" and kernel.narrows
             for code in (*kernel.codes, *[_NARROWED_CODE] * is_native):
                 codes.enter_context(script.attr(0, "pragma_import_llvm", code))
             emitter.block(kernel.statements)

@@ -21,8 +21,16 @@ from accelerators.tvm.kernels.language.statements import (
     Store,
     When,
 )
-from accelerators.tvm.kernels.language.types import Element, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import Operand, Polynomial, Symbol, Value, Variable, as_index
+from accelerators.tvm.kernels.language.types import Element, bfloat16, boolean, index, type_of
+from accelerators.tvm.kernels.language.values import (
+    Cast,
+    Operand,
+    Polynomial,
+    Symbol,
+    Value,
+    Variable,
+    as_index,
+)
 from accelerators.tvm.sizes.extent import Extent
 
 Shape = tuple[int, ...]
@@ -52,6 +60,8 @@ class Kernel:
         """The functions in LLVM's text that it calls, each once."""
         self.is_thorough = False
         """Does LLVM take its highest level for it on every processor?"""
+        self.narrows = False
+        """True if it rounds a value to bfloat16."""
         self._blocks: list[list[Statement]] = [[]]
         self._known: dict[Buffer | Variable, None] = {}
 
@@ -279,6 +289,7 @@ class Kernel:
                 raise self._unknown(value.buffer.name)
             if isinstance(value, Call) and value.intrinsic.code:
                 self.codes[value.intrinsic.code] = None
+            self.narrows |= isinstance(value, Cast) and value.type.element is bfloat16
 
     def _check_sizes(self, buffer: Buffer) -> None:
         """The symbols of a buffer's sizes are among those that the kernel is given."""
