@@ -243,18 +243,23 @@ class Executor:
     def _owned(self, values: list[Any], arrays: list[Any], out: Sequence[Wanted | None] | None = None) -> list[Any]:
         """The values, copied where they are somebody else's: the caller's inputs, constants, or one of these values twice."""
         shares = Spans(arrays).may_share if len(values) > FEW else partial(_may_share_any, arrays)
-        if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays, values):
+        if out is None and len(values) == 1 and self._is_fresh(values[0], shares, arrays):
             return values
         if out is not None:
             values = [self._copied(value) if _is_overwritten(value, i, out) else value for i, value in enumerate(values)]
+        overlap = len(values) > 1 and Spans(values).overlap
         given = set() if out is None else set(map(id, out))
         for i, value in enumerate(values):
             wanted = None if out is None else out[i]
             if isinstance(wanted, Destination) and self._stays_on_device(i, value):
-                values[i] = self._left(i, value, given)
+                values[i] = self._left(i, value, [*arrays, *values[:i]])
             elif wanted is not None and not isinstance(wanted, Destination):
                 values[i] = value if value is wanted else _copied_to(wanted, value, i)
-            elif id(value) not in given and self._is_fresh(value, shares, arrays, values):
+            elif (
+                id(value) not in given
+                and self._is_fresh(value, shares, arrays)
+                and not (overlap and _may_share_any(values[:i], value))
+            ):
                 given.add(id(value))
             else:
                 values[i] = self._copied(value)
@@ -268,28 +273,24 @@ class Executor:
         unit = None if step is None else self.plan.steps[step].unit
         return unit is not None and unit.keeps_arrays and isinstance(value, np.ndarray) and not value.dtype.hasobject
 
-    def _left(self, output: int, value: Any, given: set[int]) -> DeviceArray:
-        """The value in an array on the device that makes it, which no other output has."""
+    def _left(self, output: int, value: Any, before: Sequence[Any]) -> DeviceArray:
+        """The value in an array on the device that makes it, in none of the memory of what was `before`: the inputs and the
+        earlier outputs."""
         if not isinstance(value, DeviceArray):
             return self.plan.steps[self._maker[self.plan.outputs[output]][0]].unit.put(value)
-        if id(value) in given:
-            return value.copied()
-        given.add(id(value))
-        return value
+        return value.copied() if any(value.shares(other) for other in before) else value
 
-    def _is_fresh(self, value: Any, shares: Callable[[Array], bool], arrays: list[Any], values: list[Any]) -> bool:
-        """Is it an array that lies in no input, constant or other output? (Memory that is no numpy array's is an engine's, which
-        lends no two outputs the same.)"""
+    def _is_fresh(self, value: Any, shares: Callable[[Array], bool], arrays: list[Any]) -> bool:
+        """True for an array that lies in no input and no constant. Memory that is no numpy array's is an engine's, which lends no
+        constants."""
         if type(value) is not np.ndarray:
             return False
         base = value.base
         if base is None:
             return id(value) not in self.constants and not any(value is array for array in arrays)
-        if not isinstance(base, np.ndarray):
-            return not shares(value)
-        if id(root(base)) in self.constants or shares(value):
+        if isinstance(base, np.ndarray) and id(root(base)) in self.constants:
             return False
-        return not _may_share_any([other for other in values if other is not value], value)
+        return not shares(value)
 
     def _copied(self, value: Any) -> Any:
         if isinstance(value, (np.ndarray, np.generic)):

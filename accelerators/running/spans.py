@@ -22,6 +22,11 @@ class Spans:
         self._ends = list(accumulate([end for _, end in spans], max))
         """For each span, the last byte of it and of all that begin before it."""
 
+    @property
+    def overlap(self) -> bool:
+        """True if two of the arrays may share memory."""
+        return any(start < end for start, end in zip(self._starts[1:], self._ends))
+
     def may_share(self, array: Array) -> bool:
         """May the array share memory with one of them, as numpy's `may_share_memory` says it?"""
         if not array.size:
