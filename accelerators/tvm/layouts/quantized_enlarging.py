@@ -28,10 +28,12 @@ WIDEST = 4
 
 def transposed(walk: Walk, node: Node) -> bool | None:
     """ConvTranspose: a convolution that makes all phases, and the phases dealt out, after they are rounded if they are."""
-    given, weight, shape = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1), any_shape(node[0]) or ()
-    image = any_shape(node.inputs[0]) or ()
+    image, shape = any_shape(node.inputs[0]) or (), any_shape(node[0]) or ()
+    if len(shape) != 4 or not _is_plain(node):
+        return None
+    given, weight = walk.dequantized(node.inputs[0]), weight_of(node.inputs[1], 1)
     array = None if weight is None else _spread(weight[0], tuple(node.attrs.get("dilations") or (1, 1)))
-    if given is None or weight is None or array is None or len(shape) != 4 or not _is_plain(node):
+    if given is None or weight is None or array is None:
         return None
     (source, scaling), scales, groups = given, weight[1], int(node.attrs.get("group", 1))
     strides, pads = (tuple(node.attrs.get(name) or default) for name, default in (("strides", (1, 1)), ("pads", (0,) * 4)))

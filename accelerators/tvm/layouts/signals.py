@@ -1,14 +1,16 @@
 """Signals of any length as images of one row, whose convolutions have kernels for any width. So are any number of signals with
-fewer positions than a vector has numbers, for which the kernel of signals as they stand has no room.
+fewer positions than a vector has numbers, for which the kernel of signals as they stand has no room; and all signals that a
+transposed convolution reads, which has kernels for images alone.
 
-A convolution of a signal makes an image, and reads one where there is one. Pools, element-wise ops and joins of channels keep it
-so. Anything else reads a signal: the same numbers under another shape, which takes no time."""
+A convolution of a signal makes an image, and reads one where there is one. Pools, element-wise ops, joins of channels and
+quantizing by one scale keep it so. Anything else reads a signal: the same numbers under another shape, which takes no time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accelerators.tvm.bodies.quantized import is_weight
 from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
 from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from graph.build import constant
@@ -20,6 +22,9 @@ from graph.types import TensorType
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 """The ops that begin an image."""
+
+QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""The ops that change nothing but the element type, where they have one scale."""
 
 POOLS = frozenset({"AveragePool", "MaxPool"})
 """The ops that make an image of an image by windows."""
@@ -40,15 +45,32 @@ def _begins(node: Node, lanes: int) -> bool:
     if node.op not in CONVOLUTIONS or node.domain or node.attrs.get("output_shape") or node.inputs[0] is None:
         return False
     given, result = _signal(node.inputs[0]), _signal(node[0])
-    is_constant = all(entry is None or entry.node.value is not None for entry in node.inputs[1:])
-    return is_constant and given is not None and result is not None and (isinstance(result[2], Extent) or result[2] < lanes)
+    if given is None or result is None or not all(entry is None or _is_constant(entry) for entry in node.inputs[1:]):
+        return False
+    if node.op == "ConvTranspose":
+        return True
+    is_any = any(isinstance(size, Extent) for sizes in (given, result) for size in (sizes[0], sizes[2]))
+    return is_any and (isinstance(result[2], Extent) or result[2] < lanes)
+
+
+def _is_constant(entry: NodeEntry) -> bool:
+    """Is it a constant, or one of integers whose scales run along no position?"""
+    if entry.node.value is not None:
+        return True
+    return is_weight(entry) and entry.node.attrs.get("axis", 1) in (0, 1) and not entry.node.attrs.get("block_size")
 
 
 def _signal(entry: NodeEntry) -> tuple[Size, ...] | None:
-    """The sizes of signals of any number or length; None for anything else."""
+    """The sizes of signals; None for anything else."""
     sizes = sizes_of(entry.type)
-    is_any = sizes is not None and len(sizes) == 3 and (isinstance(sizes[0], Extent) or isinstance(sizes[2], Extent))
-    return sizes if is_any else None
+    return sizes if sizes is not None and len(sizes) == 3 else None
+
+
+def _is_quantizing(node: Node) -> bool:
+    """Does the node change nothing but the element type?"""
+    scales = [entry for entry in node.inputs[1:] if entry is not None]
+    alike = all(entry.node.value is not None and entry.node.value.size == 1 for entry in scales)
+    return node.op in QUANTIZING and not node.domain and bool(scales) and alike
 
 
 class _Images:
@@ -89,6 +111,8 @@ class _Images:
             return self._evolved(node, sizes, (self._need_image(read), *weight, *others))
         if not any(entry in self.images for entry in node.reads):
             return None
+        if _is_quantizing(node):
+            return self._quantized(node)
         if node.op in POOLS:
             return self._evolved(node, sizes, (self._need_image(node.reads[0]),))
         if node.op in ELEMENTWISE and all(self._is_operand(entry, sizes) for entry in node.reads):
@@ -97,6 +121,13 @@ class _Images:
             joined = node.evolve(attrs={**node.attrs, "axis": 1})
             return self._evolved(joined, sizes, tuple([self._need_image(entry) for entry in node.reads]))
         return None
+
+    def _quantized(self, node: Node) -> Node:
+        """The op, which reads an image."""
+        read, *scales = node.inputs
+        assert read is not None
+        others = [None if entry is None else self.rewriter.value(entry) for entry in scales]
+        return node.evolve(inputs=(self._need_image(read), *others), output_types=(_image_type(node[0], _signal(node[0]) or ()),))
 
     @staticmethod
     def _evolved(node: Node, sizes: Sequence[Size], inputs: tuple[NodeEntry | None, ...]) -> Node:
@@ -126,6 +157,10 @@ class _Images:
         """The image of a signal."""
         if entry not in self.images:
             self._plain.add(entry)
+            if _is_quantizing(entry.node):  # Integers stay next to the convolution, where they are multiplied as they are.
+                name = self._name(f"{entry.name}_image")
+                self.images[entry] = self.rewriter.keep(self._quantized(entry.node).evolve(name=name, output_names=(name,)))[0]
+                return self.images[entry]
             kind = _image_type(entry, _signal(entry) or ())
             self.images[entry] = self._reshaped(entry, self.rewriter.value(entry), "image", kind)
         return self.images[entry]
@@ -144,7 +179,14 @@ class _Images:
     def _with_row(self, entry: NodeEntry) -> NodeEntry:
         """A constant whose last dimension is the signal's, for one row."""
         array = entry.node.value
-        assert array is not None
+        if array is None:
+            assert isinstance(entry.type, TensorType)
+            integers, *scales = entry.node.reads
+            sizes, name = sizes_of(entry.type) or (), self._name(f"{entry.name}_row")
+            kind = TensorType(entry.type.dtype, (*sizes[:-1], 1, sizes[-1]))
+            inputs = (self._with_row(integers), *map(self.rewriter.value, scales))
+            row = entry.node.evolve(name=name, inputs=inputs, output_names=(name,), output_types=(kind,))
+            return self.rewriter.keep(row)[0]
         wider = array.reshape(*array.shape[:-1], 1, array.shape[-1])
         return self.rewriter.keep(constant(wider, self._name(f"{entry.name}_row")))[0]
 

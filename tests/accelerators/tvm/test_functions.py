@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import partita as pt
-from graph.types import Array
-from tests.accelerators.tvm.running import compiled, schedules
+from graph.interpret import interpret
+from graph.types import Array, numpy_dtype
+from tests.accelerators.tvm.running import compiled, error, schedules
 
 pytest.importorskip("tvm")
 
@@ -69,3 +72,40 @@ def test_the_exponentials_of_a_softmax() -> None:
     wanted = np.exp(values.astype(np.float64)) / np.exp(values.astype(np.float64)).sum()
     normal = wanted > 1.2e-38
     assert units_off(output, wanted)[normal].max() <= 3.0
+
+
+STEPS: dict[str, Callable[[pt.Node], pt.Node]] = {
+    "Swish": lambda x: pt.op("Mul", x, pt.op("Sigmoid", x)),
+    "Mish": lambda x: pt.op("Mish", x),
+    "HardSwish": lambda x: pt.op("HardSwish", x),
+    "Elu": lambda x: pt.op("Elu", x),
+    "Gelu": lambda x: pt.op("Gelu", x, approximate="tanh"),
+}
+"""Functions that read their number several times."""
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 2e-6), ("bfloat16", 0.02)])
+@pytest.mark.parametrize("step", STEPS)
+def test_functions_behind_a_product_are_compiled_in_seconds(step: str, dtype: str, limit: float) -> None:
+    """Two of them took minutes: what the second reads was written out wherever it reads it."""
+    kind = numpy_dtype(dtype)
+    x, draw = pt.variable("x", dtype, (24, 64)), np.random.default_rng(0)
+    y = pt.op("MatMul", x, pt.constant((draw.standard_normal((64, 48)) / 8).astype(kind)))
+    for _ in range(3):
+        y = STEPS[step](y)
+    graph, begun = pt.Graph([y]), time.process_time()
+    model = compiled(graph)
+    assert time.process_time() - begun < 20
+    given = draw.standard_normal((24, 64)).astype(kind)
+    assert error(model.run([given])[0], interpret(graph, [given])[0]) <= limit
+
+
+@pytest.mark.parametrize("last", ["Softmax", "ReduceSum"])
+def test_functions_before_a_row_are_compiled_in_seconds(last: str) -> None:
+    x = pt.variable("x", "float32", (6, 40))
+    y = pt.op("Mish", pt.op("Mul", pt.op("Mish", x), pt.op("Softplus", x)))
+    graph = pt.Graph([pt.op("Softmax", y) if last == "Softmax" else pt.op("ReduceSum", y, pt.constant(np.array([1])))])
+    given, begun = np.random.default_rng(0).standard_normal((6, 40)).astype("f"), time.process_time()
+    model = compiled(graph)
+    assert time.process_time() - begun < 20
+    assert error(model.run([given])[0], interpret(graph, [given])[0]) <= 2e-6

@@ -138,7 +138,7 @@ class _Emitter:
         self.words = part("script.tirx")
         self.tirx = part("tirx")
         self.call_name = part("script.ir_builder").IRBuilder.name
-        self.known: dict[values.Variable | Buffer, Any] = {}
+        self.known: dict[values.Value | Buffer, Any] = {}
         self.seen: dict[Buffer, tuple[Any, ...]] = {}
         self.given: dict[values.Symbol, Any] = {}
         """The argument for each symbol."""
@@ -152,6 +152,16 @@ class _Emitter:
         """How many expressions there are so far, those of unrolled loops as often as they are written out."""
         self.times = 1
         """How often the statements at hand are written out."""
+        self.sizes: dict[values.Variable, int] = {}
+        """The sizes of named values, as TVM writes them out."""
+        self.kept: Mapping[values.Value, None] = {}
+        """The values that are computed once in the statement at hand, and read from memory."""
+        self.plans: dict[statements.Store | statements.Bind, Mapping[values.Value, None]] = {}
+        """What is read from memory in the statements of the vector's loop that comes."""
+        self.cells: dict[values.Value | statements.Store, Any] = {}
+        """The memory that is allocated for them."""
+        self.lane: Any = 0
+        """The variable of the vector's loop at hand."""
 
     # -- statements ----------------------------------------------------------------------------------------
 
@@ -238,17 +248,21 @@ class _Emitter:
 
     def store(self, statement: statements.Store) -> None:
         value = statement.value
-        self.script.buffer_store(
-            self.known[statement.buffer], self.value(value), self.index(statement.position, value.type.lanes)
-        )
+        written = self.rooted(statement)
+        if statement in self.cells:  # TVM makes a vector of one bfloat16, and then forgets that its bits are stored.
+            written = self._as_bfloat16(self.before(statement, type_of(uint16), self._as_bits(written, 1)), 1)
+        self.script.buffer_store(self.known[statement.buffer], written, self.index(statement.position, value.type.lanes))
 
     def bind(self, statement: statements.Bind) -> None:
-        value = self.value(statement.value)
+        value = self.rooted(statement)
         value = self.tirx.const(value) if isinstance(value, (int, float)) else value
+        kind = statement.variable.type
+        if kind.element is bfloat16:  # TVM stores the bits of such a variable, and forgets its type.
+            value = self._as_bits(value, kind.lanes)
         variable = self.words.let.as_var(rhs_dtype=value.ty)
         self.call_name(statement.variable.name, variable)
         self.script.Bind(value, var=variable)
-        self.known[statement.variable] = variable
+        self.known[statement.variable] = self._as_bfloat16(variable, kind.lanes) if kind.element is bfloat16 else variable
 
     def allocate(self, statement: statements.Allocate) -> None:
         buffer = statement.buffer
@@ -269,14 +283,18 @@ class _Emitter:
 
     def loop(self, statement: statements.Loop) -> None:
         count, tag = self.value(statement.count), _THREADS.get(statement.kind)
-        outside = self.times
+        outside, lane = self.times, self.lane
         if statement.kind == "unroll":
             self.times *= int(count)
+        if statement.kind == "vectorized":
+            self.make_room(statement)
         with self.words.thread_binding(count, thread=tag) if tag else getattr(self.words, statement.kind)(count) as variable:
             self.call_name(statement.variable.name, variable)
             self.known[statement.variable] = variable
+            if statement.kind == "vectorized":
+                self.lane = variable
             self.block(statement.body)
-        self.times = outside
+        self.times, self.lane = outside, lane
 
     def see(self, statement: statements.See) -> None:
         """TVM takes it that what it knows nothing of begins where a vector may, unless it is told."""
@@ -308,7 +326,55 @@ class _Emitter:
         self.expressions += self.times
         if self.expressions > MOST:
             raise TooMuchCode(f"its kernel has more than {MOST:,} expressions, for which a compiler would take minutes")
-        return _VALUES[type(value)](self, value)
+        if value not in self.kept:
+            return _VALUES[type(value)](self, value)
+        if value not in self.known:
+            self.known[value] = self.before(value, value.type, _VALUES[type(value)](self, value))
+        return self.known[value]
+
+    def rooted(self, statement: statements.Store | statements.Bind) -> Any:
+        """The statement's value. What is large and read again is computed once and read from memory, which compilers keep in
+        registers. Where something only has a name, TVM writes it out, and so 2^k times after k steps; and if the name is a
+        statement's, simplifies the whole as real numbers are."""
+        planned = self.plans.pop(statement, None)
+        self.kept = self.plan(statement) if planned is None else planned
+        written = self.value(statement.value)
+        for value in self.kept:
+            self.known.pop(value, None)
+        self.kept = {}
+        return written
+
+    def plan(self, statement: statements.Store | statements.Bind) -> Mapping[values.Value, None]:
+        """What of the statement's value is read from memory."""
+        kept = expressions.kept_in(statement.value, self.sizes)
+        if isinstance(statement, statements.Bind):
+            self.sizes[statement.variable] = kept.size
+        return kept.values
+
+    def make_room(self, loop: statements.Loop) -> None:
+        """Allocate, outside of a loop along a vector, what its statements read from memory: TVM takes what is allocated in a loop
+        for one turn's."""
+        for inner in loop.body:
+            if isinstance(inner, (statements.Store, statements.Bind)):
+                self.plans[inner] = self.plan(inner)
+                for value in self.plans[inner]:
+                    self.cells[value] = self.cell(value.type, int(self.value(loop.count)))
+            if isinstance(inner, statements.Store) and inner.value.type is type_of(bfloat16):
+                if loop.variable not in dict.fromkeys(expressions.walk([inner.value])):
+                    self.cells[inner] = self.cell(type_of(uint16), int(self.value(loop.count)))
+
+    def cell(self, kind: Type, count: int) -> Any:
+        """Memory for so many values."""
+        cell = self.words.alloc_buffer((count * kind.lanes,), kind.element.name, **STACK)
+        self.call_name("kept", cell)
+        return cell
+
+    def before(self, key: values.Value | statements.Store, kind: Type, value: Any) -> Any:
+        """The value as it is read from memory, where it is put before the statement at hand."""
+        cell = self.cells.pop(key) if key in self.cells else self.cell(kind, 1)
+        position = self.lane if kind.lanes == 1 else self.words.ramp(0, 1, kind.lanes)
+        self.script.buffer_store(cell, value, (position,))
+        return cell[position]
 
     def constant(self, value: values.Constant) -> Any:
         if value.type.element.kind == "index":
@@ -341,7 +407,7 @@ class _Emitter:
     def _widened(self, given: Any, lanes: int) -> Any:
         """A bfloat16 as float32, bit by bit: TVM's own pass forgets the casts that stand inside of named values."""
         tirx = self.tirx
-        halves = tirx.reinterpret(tvm_type(type_of(uint16, lanes)), given).astype(tvm_type(type_of(uint32, lanes)))
+        halves = self._as_bits(given, lanes).astype(tvm_type(type_of(uint32, lanes)))
         return tirx.reinterpret(tvm_type(type_of(float32, lanes)), halves << self._bits(16, lanes))
 
     def _narrowed(self, given: Any, lanes: int) -> Any:
@@ -352,7 +418,7 @@ class _Emitter:
             bits = self.tirx.call_intrin(tvm_type(type_of(uint16, lanes)), _NARROWED, given)
         else:
             bits = narrowed_bits(given, lanes, self.how == "flushed")
-        return self.tirx.reinterpret(tvm_type(type_of(bfloat16, lanes)), bits)
+        return self._as_bfloat16(bits, lanes)
 
     def _bits(self, pattern: int, lanes: int) -> Any:
         return _pattern(pattern, lanes)
@@ -361,7 +427,18 @@ class _Emitter:
         return self.tirx.reinterpret(tvm_type(value.type), self.value(value.value))
 
     def spread(self, value: values.Spread) -> Any:
-        return self.words.Broadcast(self.value(value.value), value.type.lanes)
+        given, lanes = self.value(value.value), value.type.lanes
+        if value.type.element is bfloat16:
+            return self._as_bfloat16(self.words.Broadcast(self._as_bits(given, 1), lanes), lanes)
+        return self.words.Broadcast(given, lanes)
+
+    def _as_bits(self, given: Any, lanes: int) -> Any:
+        """The bits of a bfloat16."""
+        return self.tirx.reinterpret(tvm_type(type_of(uint16, lanes)), given)
+
+    def _as_bfloat16(self, bits: Any, lanes: int) -> Any:
+        """The bfloat16 of these bits."""
+        return self.tirx.reinterpret(tvm_type(type_of(bfloat16, lanes)), bits)
 
     def choice(self, value: expressions.Choice) -> Any:
         choose = self.words.if_then_else if value.guards else self.words.Select
@@ -375,9 +452,12 @@ class _Emitter:
         return value.intrinsic.emit(self.words, tvm_type(value.type), given)
 
     def named(self, value: expressions.Named) -> Any:
-        variable = self.tirx.Var(value.variable.name, tvm_type(value.type if value.value is None else value.value.type))
-        self.known[value.variable] = variable
         given = self.value(value.value)
+        if value.variable in self.kept:
+            self.known[value.variable] = self.before(value.variable, value.variable.type, given)
+            return self.value(value.body)
+        variable = self.tirx.Var(value.variable.name, tvm_type(value.variable.type))
+        self.known[value.variable] = variable
         return self.tirx.Let(variable, given, self.value(value.body))
 
     def index(self, position: Sequence[values.Value], lanes: int) -> tuple[Any, ...]:

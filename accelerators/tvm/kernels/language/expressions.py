@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.types import Type, boolean
+from accelerators.tvm.kernels.language.types import Type, bfloat16, boolean, index
 from accelerators.tvm.kernels.language.values import Binary, Operand, Value, Variable, same_type
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Named(Value):
         return self.value, self.body
 
 
+LARGE = 256
+"""The expressions that a value which is read again may be written out with."""
+
+
 def maximum(left: Operand, right: Operand) -> Value:
     """Lane by lane the larger number. A NaN may get lost: `at_least` in `shared/functions.py` keeps it."""
     a, b = same_type("max", left, right)
@@ -126,3 +131,56 @@ def walk(values: Sequence[Value]) -> Iterator[Value]:
             seen.add(id(value))
             yield value
             waiting += value.parts
+
+
+@attrs.frozen(slots=True, eq=False)
+class Kept:
+    """The values of an expression that are computed once, ahead of it."""
+
+    values: Mapping[Value, None]
+    """The large values and variables that several expressions read, and then all variables with values, since those may read
+    them; save what is computed under a condition."""
+    size: int
+    """The size of what is left, as it is written out."""
+
+
+def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
+    """What to keep of an expression, given the sizes of variables from outside. Linear."""
+    reads = Counter(part for value in walk([root]) for part in value.parts)
+    always = dict.fromkeys(_always_computed(root))
+    size: dict[Value, int] = dict(sizes.items())
+    kept: dict[Value, None] = {}
+
+    def settle(value: Value, written: int, is_always: bool) -> None:
+        is_kept = is_always and written > LARGE and reads[value] > 1 and value.type.element not in (index, boolean, bfloat16)
+        size[value] = 1 if is_kept else min(written, 2 * LARGE)
+        if is_kept:
+            kept[value] = None
+
+    waiting: list[tuple[Value, Value | None]] = [(root, None)]
+    while waiting:
+        value, reader = waiting.pop()
+        if value is reader:
+            settle(value, 1 + sum(size[part] for part in value.parts), value in always)
+        elif isinstance(reader, Named):
+            settle(value, size[reader.value], reader in always)
+        elif value not in size:
+            waiting.append((value, value))
+            if isinstance(value, Named):
+                waiting += [(value.body, None), (value.variable, value), (value.value, None)]
+            else:
+                waiting += [(part, None) for part in value.parts]
+    if kept:
+        kept |= {value.variable: None for value in always if isinstance(value, Named)}
+    return Kept(kept, size[root])
+
+
+def _always_computed(root: Value) -> Iterator[Value]:
+    """The expressions in this one that no condition guards, each once."""
+    waiting, seen = [root], set[Value]()
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            waiting += value.parts[:1] if isinstance(value, Choice) and value.guards else value.parts

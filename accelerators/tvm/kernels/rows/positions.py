@@ -37,7 +37,7 @@ from accelerators.tvm.sizes.extent import Extent
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""
 
-TYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+TYPES = frozenset("bfloat16 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
 
 def position_of_extreme(body: Body, machine: Machine) -> Draft | None:

@@ -33,6 +33,7 @@ from accelerators.tvm.kernels.language import (
     vpmaddwd,
 )
 from accelerators.tvm.kernels.language.intrinsics import sqrt
+from accelerators.tvm.kernels.shared import functions
 
 tvm = pytest.importorskip("tvm")
 
@@ -290,3 +291,57 @@ def test_a_loop_over_nothing_is_not_there() -> None:
             y[i] = 1.0
         y[0] = 2.0
     assert written(body) == ["kernel k() -> (y: f32[8])", "  y[0] = 2.0"]
+
+
+def test_a_value_read_again_is_written_once() -> None:
+    """Each step reads the one before twice: written out at each place, twelve steps would be 4,096 exponentials."""
+    kernel = Kernel("steps")
+    x, y = kernel.input("x", float32, (16,)), kernel.output("y", float32, (16,))
+    with kernel.lanes(16) as lane:
+        number = x[lane]
+        for _ in range(12):
+            number = number * functions.exp(0.0 - number * number)
+        y[lane] = number
+    assert len(emit(kernel).script()) < 60_000
+    given, result = np.linspace(-2, 2, 16).astype("float32"), np.zeros(16, "float32")
+    run(kernel, given, result)
+    wanted = given.astype("float64")
+    for _ in range(12):
+        wanted = wanted * np.exp(-wanted * wanted)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def test_what_is_read_again_under_a_condition_stays_there() -> None:
+    kernel = Kernel("guarded")
+    x, y = kernel.input("x", float32, (8,)), kernel.output("y", float32, (8,))
+
+    def far(i: Value) -> Value:
+        number = functions.exp(x[i * 1_000_000_000])
+        return number * number
+
+    with kernel.loop(8, "i") as i:
+        y[i] = if_inside(i < 1, far(i), functions.exp(x[i]))
+    given, result = np.linspace(-3, 0, 8).astype("float32"), np.zeros(8, "float32")
+    run(kernel, given, result)
+    wanted = np.exp(given.astype("float64"))
+    wanted[0] *= wanted[0]
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def test_one_bfloat16_fills_a_vector() -> None:
+    """Read in a loop along a vector, under a name, or spread: the bits are stored, whichever way they come."""
+    import ml_dtypes
+
+    kernel = Kernel("k")
+    x, y = kernel.input("x", bfloat16, (3,)), kernel.output("y", bfloat16, (3, 48))
+    with kernel.loop(3, "i") as i:
+        with kernel.lanes(16) as lane:
+            y[i, lane] = x[i]
+        number = kernel.name_value("number", x[i])
+        with kernel.lanes(16) as lane:
+            y[i, lane + 16] = number
+        y[i, 32] = number.spread(16)
+    given = np.array([1.5, -2.0, np.nan], ml_dtypes.bfloat16)
+    result = np.zeros((3, 48), ml_dtypes.bfloat16)
+    run(kernel, given, result)
+    np.testing.assert_array_equal(result.astype("float32"), np.repeat(given.astype("float32")[:, None], 48, 1))

@@ -13,7 +13,7 @@ from accelerators.tvm.machine.special import INSTRUCTIONS
 from graph.interpret import interpret
 from graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
-from tests.accelerators.tvm.running import compiled
+from tests.accelerators.tvm.running import compiled, schedules
 
 pytest.importorskip("tvm")
 
@@ -193,3 +193,32 @@ def test_mixtures_of_pixels_are_made_and_rounded_in_one_kernel(mode: str, channe
     assert [launch.layer_type for launch in model.launches][1:3] == ["Product+QuantizeLinear", "Mix+QuantizeLinear"]
     off = np.abs(model.run([x], [None])[0].astype(int) - interpret(graph, [x])[0])
     assert off.max() <= 1 and (off > 0).mean() < 0.2
+
+
+def of_rank(rank: int, dilations: list[int] | None, is_quantized: bool) -> pt.Graph:
+    """A transposed convolution of signals, images or volumes."""
+    sizes, draw = [50, 9, 7][:rank], np.random.default_rng(0)
+    weight = draw.integers(-127, 127, (16, 8) + (3,) * rank)
+    x, step, small = pt.variable("x", "float32", (1, 16, *sizes)), np.float32(0.05), np.float32(0.01)
+    attributes = {"strides": [2] * rank} | ({} if dilations is None else {"dilations": dilations})
+    if not is_quantized:
+        return pt.Graph([pt.op("ConvTranspose", x, pt.constant((weight * small).astype("f")), **attributes)])
+    scale, point = pt.constant(step), pt.constant(np.uint8(128))
+    given = pt.op("DequantizeLinear", pt.op("QuantizeLinear", x, scale, point), scale, point)
+    taps = pt.op("DequantizeLinear", pt.constant(weight.astype(np.int8)), pt.constant(small), pt.constant(np.int8(0)))
+    result = pt.op("QuantizeLinear", pt.op("ConvTranspose", given, taps, **attributes), scale, point)
+    return pt.Graph([pt.op("DequantizeLinear", result, scale, point)])
+
+
+@pytest.mark.parametrize("is_quantized", [True, False])
+@pytest.mark.parametrize(("rank", "dilations"), [(1, None), (1, [1]), (1, [2]), (3, None), (3, [1, 1, 1])])
+def test_signals_and_volumes_are_enlarged_too(rank: int, dilations: list[int] | None, is_quantized: bool) -> None:
+    """The stated dilations have as many numbers as there are positions, or are left out."""
+    graph = of_rank(rank, dilations, is_quantized)
+    model = compiled(graph)
+    given = np.random.default_rng(1).standard_normal([int(size) for size in graph.inputs[0].output_types[0].shape]).astype("f")
+    (result,), (wanted,) = model.run([given]), interpret(graph, [given])
+    assert np.abs(result - wanted).max() <= (0.0501 if is_quantized else 1e-4)
+    assert not is_quantized or (result != wanted).mean() < 0.02
+    if rank == 1 and dilations != [2]:
+        assert not any(schedule in ("generic", "parallel") for schedule in schedules(model)), schedules(model)
