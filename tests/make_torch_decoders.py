@@ -1,6 +1,6 @@
 """Writes tests/data/torch/decoders/: small decoders of transformers with past keys and values, as torch exports them.
 
-    python -m tests.make_torch_decoders        (in the environment that `make check-all` builds)
+    python -m tests.make_torch_decoders [NAME ...]        (in the environment that `make check-all` builds)
 
 torch's present exporter gives equal sizes several symbols. NAME.npz holds what torch says of a prompt: the scores, and the most
 likely words after it."""
@@ -8,6 +8,7 @@ likely words after it."""
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from transformers import GPT2Config, LlamaConfig, PreTrainedModel
+from transformers import Gemma3TextConfig, GPT2Config, LlamaConfig, PreTrainedModel
 
 from tests.make_torch_exports import forget_origins
 
@@ -30,7 +31,13 @@ def decoders() -> dict[str, PreTrainedModel]:
     gpt2 = transformers.GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=32, n_head=4, vocab_size=WORDS, n_positions=64))
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=WORDS, max_position_embeddings=64)
-    models: dict[str, PreTrainedModel] = {"gpt2": gpt2, "llama": transformers.LlamaForCausalLM(config)}
+    window = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
+    gemma = Gemma3TextConfig(**sizes, **window, head_dim=8, num_key_value_heads=2, vocab_size=WORDS, max_position_embeddings=64)
+    models: dict[str, PreTrainedModel] = {
+        "gpt2": gpt2,
+        "llama": transformers.LlamaForCausalLM(config),
+        "gemma3": transformers.Gemma3ForCausalLM(gemma),
+    }
     for model in models.values():
         model.eval()
         for weights in model.parameters():
@@ -59,7 +66,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, model in decoders().items():
+    models = decoders()
+    for name in sys.argv[1:] or models:
+        model = models[name]
         export(name, model)
         ids = torch.arange(3, 3 + PROMPT)[None]
         with torch.no_grad():

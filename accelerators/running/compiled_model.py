@@ -316,7 +316,8 @@ class CompiledModel:
         """A conversation with a decoder: the keys and values of earlier tokens are kept, and each call gives what is new.
 
         `longest` is the number of tokens that it has room for; without it the room is doubled when it is full. On `cpu` a step is
-        compiled for each number of new tokens in `chunks`, and a prompt of another number is taken in pieces of these."""
+        compiled for each number of new tokens in `chunks`. A prompt of another number is read by the model as it is, or in pieces
+        of these where the model is compiled for each size."""
         from accelerators.sessions.opening import opened  # upward: users call a method
 
         model = self.wait()

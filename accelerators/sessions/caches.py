@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import TensorType
+
+TO_THE_END = 2**31 - 1
+"""An end of a Slice that lies behind all positions."""
+
+_ONE = np.array([1])
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -17,8 +23,10 @@ class Cache:
     """The input."""
     output: int
     """The number of the output."""
-    present: NodeEntry
-    """The value of that output."""
+    earlier: NodeEntry
+    """The earlier positions, as the op reads them that joins: the input, or a slice that takes all of it."""
+    joined: NodeEntry
+    """The earlier positions with the new ones behind them, which attention reads."""
     axis: int
     """The dimension in which it grows, or in which it is written to."""
     new: NodeEntry
@@ -27,6 +35,12 @@ class Cache:
     """Does the output have more positions than the input? Else it is as long, and written to."""
     is_ring: bool = False
     """Is it written to from the front again once it is full? Then it holds the last positions of any number."""
+    keeps: int | None = None
+    """The number of last positions that the output holds at most; None: all of them."""
+
+    def held(self, length: int) -> int:
+        """The number of positions that it holds after so many tokens."""
+        return length if self.keeps is None else min(length, self.keeps)
 
     @property
     def room(self) -> int | None:
@@ -39,7 +53,8 @@ class Cache:
 def find_caches(graph: Graph) -> list[Cache]:
     """All caches of a graph, in the order of its inputs. Linear.
 
-    A cache is joined with what is new by Concat, is the past of an Attention, or is written to by TensorScatter."""
+    A cache is joined with what is new by Concat, is the past of an Attention, or is written to by TensorScatter. Of joined
+    positions the output may be the last ones alone, as transformers keeps them for a sliding window."""
     caches: dict[Node, Cache] = {}
     for number, entry in enumerate(graph.outputs):
         cache = _cache(number, entry)
@@ -49,15 +64,37 @@ def find_caches(graph: Graph) -> list[Cache]:
 
 
 def _cache(number: int, entry: NodeEntry) -> Cache | None:
-    node = entry.node
+    kept = _last(entry)
+    joined = entry if kept is None else kept[0]
+    node = joined.node
     if node.domain or node.op not in _JOINS:
         return None
-    past_at, new_at, axis = _JOINS[str(node.op)](node, entry.index)
+    past_at, new_at, axis = _JOINS[str(node.op)](node, joined.index)
     past = node.inputs[past_at] if 0 <= past_at < len(node.inputs) else None
     new = node.inputs[new_at] if 0 <= new_at < len(node.inputs) else None
-    if past is None or new is None or not past.node.is_variable:
+    read = None if past is None else _last(past)
+    source = read[0] if kept is not None and read is not None and read[1:] == kept[1:] else past
+    if past is None or source is None or new is None or not source.node.is_variable:
         return None
-    return Cache(past.node, number, entry, axis, new, node.op != "TensorScatter", is_circular(node))
+    grows = node.op != "TensorScatter"
+    if kept is not None and (kept[1] != axis or not grows):
+        return None
+    return Cache(source.node, number, past, joined, axis, new, grows, is_circular(node), None if kept is None else kept[2])
+
+
+def _last(entry: NodeEntry) -> tuple[NodeEntry, int, int] | None:
+    """What a Slice takes the last positions of, along which dimension, and how many; None for another op."""
+    node = entry.node
+    if node.op != "Slice" or node.domain or not 4 <= len(node.inputs) <= 5 or node.inputs[0] is None:
+        return None
+    values = [None if given is None else given.node.value for given in node.inputs[1:]]
+    if any(value is None or value.size != 1 for value in values):
+        return None
+    start, end, axis, step = (int(value.item()) for value in (*values, _ONE)[:4] if value is not None)
+    rank = getattr(node.inputs[0].type, "rank", None)
+    if start >= 0 or end < TO_THE_END or step != 1 or (axis < 0 and not rank):
+        return None
+    return node.inputs[0], axis % rank if rank else axis, -start
 
 
 def is_circular(node: Node) -> bool:

@@ -37,6 +37,8 @@ class Piece:
     """How many they are."""
     again: int
     """How many of them, from the first on, were read before."""
+    is_whole: bool = False
+    """Are they read by the model as it is?"""
 
 
 class Session:
@@ -100,13 +102,13 @@ class Session:
         """Another conversation that goes on from here, of these sequences in this order if any are named, as beams do."""
         with self._lock.lock:
             chosen = None if rows is None else self._chosen(rows)
-            state = self._state.copied(self._decoder.axes, chosen)
+            state = self._state.copied(self._decoder.roles.caches, chosen)
         return Session(self._decoder, self._longest, self._chunks, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was said, as keys and values, to a file that `load` reads."""
         with self._lock.lock:
-            write_state(path, self._state, self._decoder.axes)
+            write_state(path, self._state, self._decoder.roles.caches)
 
     def load(self, path: str | os.PathLike[str]) -> Session:
         """Go on from what a file holds; the session itself is returned."""
@@ -198,7 +200,13 @@ class Session:
             masks.append(array != 0)
         if not masks and earlier is not None:
             masks.append(np.concatenate([earlier, np.ones((wanted[0], wanted[1] - earlier.shape[1]), bool)], axis=1))
-        return None if not masks or masks[0].all() else masks[0]
+        if not masks or masks[0].all():
+            return None
+        kept = {cache.keeps for cache in self._decoder.roles.caches}
+        if len(kept) > 1 and self._state.length > min(self._decoder.roles.windows):
+            cause = "a mask hides tokens, and some caches hold the last positions alone: the model has one mask for all caches"
+            raise InputError(cause, where=self._where, remedy="Begin a session for each sequence")
+        return masks[0]
 
     @property
     def _copies(self) -> bool:
@@ -215,7 +223,7 @@ class Session:
             assert isinstance(kind, TensorType)
             wanted = list(kind.shape or ())
             if cache.grows:
-                wanted[cache.axis] = state.length
+                wanted[cache.axis] = cache.held(state.length)
             is_wrong = any(isinstance(dim, int) and dim != size for dim, size in zip(wanted, array.shape))
             if is_wrong or array.shape[0] != state.batch:
                 cause = f"the cache {cache.past.name!r} in the file has the shape {list(array.shape)}, and the model's is {kind}"
@@ -234,9 +242,13 @@ class Session:
         return room if most is None else min(room, most)
 
     def _pieces(self, batch: int, rows: int) -> Iterator[Piece]:
-        """The pieces in which new tokens are read. Few that are left over, and would go one by one, are read together with tokens
-        before them, whose keys and values come out as they were."""
+        """The pieces in which new tokens are read. A number of them that no step is made for is read by the model as it is, if
+        that takes any number. Else few that are left over, and would go one by one, are read together with tokens before them,
+        whose keys and values come out as they were."""
         decoder, start = self._decoder, 0
+        if self._is_read_whole(batch, rows):
+            yield Piece(0, rows, 0, is_whole=True)
+            return
         while start < rows:
             left = rows - start
             whole = StepSizes(batch, left, self._room(left))
@@ -248,6 +260,15 @@ class Session:
             count = left if again else count
             yield Piece(start - again, count + again, again)
             start += count
+
+    def _is_read_whole(self, batch: int, rows: int) -> bool:
+        """Are so many tokens read by the model as it is? The step for the next token is compiled first: by it is known whether
+        caches are copied, and how many positions there are."""
+        if rows == 1 or rows in self._chunks or self._copies or not self._decoder.reads_any_length:
+            return False
+        self._decoder.step(StepSizes(batch, 1, self._room(rows)))
+        self._check_length(rows)
+        return not self._copies
 
     def _again(self, batch: int, start: int, left: int) -> int:
         """How many tokens before those that are left over are read again with them; 0 where these go one by one."""
@@ -262,22 +283,22 @@ class Session:
         decoder, state = self._decoder, self._state
         assert state.batch is not None
         state.length -= piece.again
-        step, room = self._step(state.batch, piece.count)
+        step, room = (None, self._room(piece.count)) if piece.is_whole else self._step(state.batch, piece.count)
         given = self._given(arrays, piece.start, piece.count, step is None)
+        if step is None or room is None:
+            return decoder.copy(state, piece.count, given, room), piece
         decoder.make_room(state, room)
-        if step is None:
-            return decoder.copy(state, piece.count, given), piece
         return decoder.append(step, state, piece.count, given), piece
 
-    def _step(self, batch: int, rows: int) -> tuple[CompiledModel | None, int]:
-        """The step for so many new tokens, and the room of its buffers; None, and what counts, where caches are copied."""
+    def _step(self, batch: int, rows: int) -> tuple[CompiledModel | None, int | None]:
+        """The step for so many new tokens, and the room of its buffers; None twice where caches are copied."""
         while not self._copies:
             self._check_length(rows)
             room = self._room(rows)
             step = self._decoder.step(StepSizes(batch, rows, room))
             if step is not None:
                 return step, room
-        return None, self._state.length
+        return None, None
 
     def _joined(self, pieces: Sequence[tuple[list[Any], Piece]]) -> list[Any]:
         """The outputs of all pieces: one that has a row for each new token with all of them, another as it was last."""
@@ -303,7 +324,9 @@ class Session:
             if is_mask and not masks:
                 continue
             if node in arrays:
-                given[node.name] = arrays[node] if is_mask else _piece(arrays[node], node, roles.symbols, start, count)
+                wanted = roles.masked(state.length) + count
+                piece = arrays[node][:, -wanted:] if is_mask else _piece(arrays[node], node, roles.symbols, start, count)
+                given[node.name] = piece
             else:
                 given[node.name] = roles.value(node, state.batch, count, state.length, state.mask)
         return given

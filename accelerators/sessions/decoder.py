@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.errors import CompileError, InputError, NotSupported, RunError
 from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
@@ -16,7 +17,7 @@ from accelerators.sessions.errors import TooLong, Unfit
 from accelerators.sessions.flat_heads import with_heads
 from accelerators.sessions.joined_heads import with_joined_caches
 from accelerators.sessions.roles import Roles, roles_of
-from accelerators.sessions.state import State, with_room
+from accelerators.sessions.state import State, held, positions, with_room
 from accelerators.sessions.step import LENGTH, StepSizes, most_positions, step_graph
 from accelerators.sessions.tokens import token_axes
 from graph.graph import Graph
@@ -42,8 +43,6 @@ class Decoder:
         self.roles: Roles = roles_of(source, caches)
         self.checker = InputChecker(source)
         """Reads what the caller gives."""
-        self.axes = {cache.past.name: cache.axis if cache.grows else None for cache in caches}
-        """The dimension in which each cache grows."""
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
         self._guard = Guard()
@@ -80,6 +79,11 @@ class Decoder:
     def has_step(self, sizes: StepSizes) -> bool:
         """Is the step for these sizes compiled?"""
         return sizes in self._steps
+
+    @property
+    def reads_any_length(self) -> bool:
+        """Does the model as it is read any number of tokens without being compiled for that number?"""
+        return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in self.model.units)
 
     def close(self) -> None:
         """Close the steps; calls of sessions are errors afterwards."""
@@ -124,11 +128,10 @@ class Decoder:
 
     def make_room(self, state: State, room: int) -> None:
         """Let each cache have room for so many positions, what counts kept where it is."""
-        for name, axis in self.axes.items():
-            array = state.arrays[name]
-            if axis is not None and array.shape[axis] != room:
-                used = array[(slice(None),) * axis + (slice(0, state.length),)]
-                state.arrays[name] = with_room(used, axis, room)
+        for cache in self.roles.caches:
+            array = state.arrays[cache.past.name]
+            if cache.grows and array.shape[cache.axis] != room:
+                state.arrays[cache.past.name] = with_room(held(array, cache, state.length), cache.axis, state.length, room)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -136,17 +139,27 @@ class Decoder:
         """The outputs of a step other than caches; what is new is written behind what counts."""
         outputs = step({**given, **state.arrays, LENGTH: np.array([state.length])})
         for cache in self.roles.caches:
-            new, place = outputs[cache.output], (slice(None),) * cache.axis + (slice(state.length, state.length + rows),)
-            state.arrays[cache.past.name][place] = new
+            buffer = state.arrays[cache.past.name]
+            positions(buffer, cache.axis, state.length, state.length + rows)[...] = outputs[cache.output]
         state.length += rows
         return self._others(outputs)
 
-    def copy(self, state: State, rows: int, given: Mapping[str, Any]) -> list[Any]:
-        """The same by the model as it is: each present becomes the next past."""
-        outputs = self.model({**given, **state.arrays})
-        for cache in self.roles.caches:
-            state.arrays[cache.past.name] = outputs[cache.output]
+    def copy(self, state: State, rows: int, given: Mapping[str, Any], room: int | None = None) -> list[Any]:
+        """The same by the model as it is: each present becomes the next past, or what is new in it is written behind what counts
+        in buffers with so much room."""
+        if room is not None:
+            self.make_room(state, room)
+        pasts = {name: np.ascontiguousarray(array) for name, array in state.used(self.roles.caches).items()}
+        outputs = self.model({**given, **pasts})
         state.length += rows
+        for cache in self.roles.caches:
+            name, present = cache.past.name, outputs[cache.output]
+            if room is None or not cache.grows:
+                state.arrays[name] = present
+            else:
+                new = min(rows, present.shape[cache.axis])
+                last = positions(present, cache.axis, present.shape[cache.axis] - new, present.shape[cache.axis])
+                positions(state.arrays[name], cache.axis, state.length - new, state.length)[...] = last
         return self._others(outputs)
 
     def _others(self, outputs: Sequence[Any]) -> list[Any]:

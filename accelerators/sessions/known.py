@@ -13,7 +13,9 @@ import numpy as np
 
 from accelerators.sessions.roles import Roles
 from graph.build import constant
+from graph.errors import GraphError
 from graph.graph import Graph
+from graph.interpret import evaluate_node
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
 from graph.types import TensorType, Type
@@ -23,6 +25,9 @@ Array = np.ndarray[Any, Any]
 
 ROUNDS = 4
 """How often types and constants follow from one another."""
+
+SIZES = frozenset({"Shape", "Size"})
+"""The ops whose results are sizes."""
 
 LARGEST = 64 << 20
 """Bytes of a value that is worked out: a mask for a long past."""
@@ -49,7 +54,7 @@ def of_sizes(roles: Roles) -> dict[NodeEntry, bool]:
     for node in roles.graph.nodes:
         if node.is_variable and node in roles.filled:
             follow[node[0]] = roles.filled[node] != "mask"
-        elif node.op in ("Shape", "Size") and not node.domain:
+        elif node.op in SIZES and not node.domain:
             follow[node[0]] = False
         elif node.is_constant:
             constants.add(node)
@@ -84,6 +89,55 @@ def known_at(
     types = [out.type for out in apply_pass(graph, "InferShape", verify=False, strict=False).outputs[count + len(entries) :]]
     shapes = {entry: shape for entry, kind in zip(looked_at, types, strict=True) if (shape := _numbers(kind)) is not None}
     return Known({**values, **filled}, shapes, past)
+
+
+def known_between(roles: Roles, known: Sequence[Known], batch: int, rows: int, past: int) -> Known | None:
+    """The same values for another number of earlier tokens: computed op by op, from sizes on straight lines through those of
+    known numbers; None where sizes lie on none. Linear, and much faster than inference of all types."""
+    graph, wanted = roles.graph, [entry for entry in known[0].values if entry.node.is_op]
+    needed: set[Node] = set()
+    waiting = [entry.node for entry in wanted]
+    while waiting:
+        node = waiting.pop()
+        if node.is_op and node not in needed:
+            needed.add(node)
+            waiting += [] if node.op in SIZES else [entry.node for entry in node.inputs if entry is not None]
+    values = {node[0]: roles.value(node, batch, rows, past) for node in roles.filled}
+    for node in graph.nodes:
+        if node.value is not None:
+            values[node[0]] = node.value
+        elif node in needed:
+            try:
+                line = _on_line(roles, known, node[0], past) if node.op in SIZES else None
+                read = [None if entry is None else values[entry] for entry in node.inputs] if line is None else []
+                results = [line] if line is not None else evaluate_node(node, read, graph.opsets)
+            except (GraphError, KeyError):
+                return None
+            values.update(zip(node.outputs, results, strict=True))
+    return Known({entry: values[entry] for entry in known[0].values}, {}, past)
+
+
+def _on_line(roles: Roles, known: Sequence[Known], entry: NodeEntry, past: int) -> Array | None:
+    """What a Shape or a Size says of so many earlier tokens, on a straight line through what it says of known numbers."""
+    arrays = [one.values.get(entry) for one in known]
+    for most in (None, *sorted(roles.windows)):
+        line = straight_line(arrays, [one.past for one in known], most)
+        if line is not None:
+            return line[0] + line[1] * (past if most is None else min(past, most))
+    raise KeyError(entry)
+
+
+def straight_line(arrays: Sequence[Array | None], pasts: Sequence[int], most: int | None) -> tuple[Array, Array] | None:
+    """What integers begin with, and what each earlier token adds to them, or each up to a number of them; None where that differs
+    from token to token."""
+    first, second = arrays[:2]
+    counted = [past if most is None else min(past, most) for past in pasts]
+    if first is None or second is None or counted[0] == counted[1] or first.dtype.kind not in "iu":
+        return None
+    slope = (second.astype(np.int64) - first) // (counted[1] - counted[0])
+    base = first - slope * counted[0]
+    fits = [array is not None and np.array_equal(base + slope * past, array) for past, array in zip(counted, arrays, strict=True)]
+    return (np.asarray(base), np.asarray(slope)) if all(fits) else None
 
 
 def _numbers(kind: Type | None) -> tuple[int, ...] | None:

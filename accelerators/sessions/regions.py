@@ -1,9 +1,9 @@
 """The attentions that read a decoder's caches: found by what reads what, and checked by computing them.
 
 However an exporter writes attention, it is a part of the graph that reads queries, the joined keys and values, and values that
-follow from sizes (a mask). Such a part is taken for causal attention only if it gives the same numbers, for few earlier tokens
-and for as many as there is room for: a mask that adds to the scores shows there. Of one that hides what is long past it is found
-out how many positions it leaves."""
+follow from sizes (a mask). Such a part is taken for causal attention only if it gives the same numbers, for few earlier tokens,
+for as many as there is room for, and for numbers drawn between: a mask that adds to the scores shows there, and so does one that
+begins anew with each chunk of positions. Of one that hides what is long past it is found out how many positions it leaves."""
 
 from __future__ import annotations
 
@@ -55,6 +55,10 @@ class Region:
     """Its ops, in order."""
     result: NodeEntry
 
+    def held(self, known: Known) -> int:
+        """The number of earlier positions that its caches hold."""
+        return self.key.held(known.past)
+
     def computed(self, known: Known, opsets: Mapping[str, int], given: Mapping[NodeEntry, Array]) -> Array:
         """What it makes of these values."""
         inputs = [variable(f"given{i}", array.dtype.name, array.shape) for i, array in enumerate(given.values())]
@@ -67,13 +71,14 @@ class Region:
         try:
             return np.asarray(interpret(graph, list(given.values()))[0])
         except GraphError as error:
-            raise TooLong(f"{self.result.name!r} cannot be computed for {known.past} earlier positions: {error.cause}") from None
+            cause = f"{self.result.name!r} cannot be computed for {self.held(known)} earlier positions: {error.cause}"
+            raise TooLong(cause) from None
 
     def form(self, known: Sequence[Known]) -> tuple[object, ...]:
         """What it computes, without names: equal for two that compute the same."""
         numbers: dict[NodeEntry, object] = {self.query: "query"}
         for end, cache in (("key", self.key), ("value", self.value)):
-            numbers |= {cache.present: end, cache.past[0]: f"past {end}", cache.new: f"new {end}"}
+            numbers |= {cache.joined: end, cache.earlier: f"past {end}", cache.new: f"new {end}"}
         ops = []
         for i, node in enumerate(self.nodes):
             read = [None if e is None else numbers.get(e) or _digest(e, known) for e in node.inputs]
@@ -97,28 +102,31 @@ def _constant(entry: NodeEntry, known: Known) -> NodeEntry:
 
 def find_regions(graph: Graph, caches: Sequence[Cache], follow: Collection[NodeEntry], readers: Readers) -> list[Region]:
     """The attention of each pair of caches; Unfit where one is not found. Linear."""
-    by_present = {cache.present: cache for cache in caches}
+    by_joined = {cache.joined: cache for cache in caches}
     order = {node: i for i, node in enumerate(graph.nodes)}
     regions = []
     for cache in caches:
-        node = cache.present.node
+        node = cache.joined.node
         if node.op == "Attention":
-            if cache.present.index == 1:
-                regions.append(_of_op(node, by_present))
+            if cache.joined.index == 1:
+                regions.append(_of_op(node, by_joined))
             continue
         mix = _product_of(cache, readers)
         if mix is not None:
-            regions.append(_around(mix, cache, by_present, follow, order))
+            regions.append(_around(mix, cache, by_joined, follow, order))
     read = {cache for region in regions for cache in (region.key, region.value)}
     missing = [cache.past.name for cache in caches if cache not in read]
     if missing:
         raise Unfit(f"no attention was found that reads {missing[0]!r}")
+    for region in regions:
+        if region.key.keeps != region.value.keeps:
+            raise Unfit(f"{region.key.past.name!r} holds other positions than {region.value.past.name!r}")
     return regions
 
 
-def _of_op(node: Node, by_present: Mapping[NodeEntry, Cache]) -> Region:
+def _of_op(node: Node, by_joined: Mapping[NodeEntry, Cache]) -> Region:
     """ONNX's own Attention."""
-    query, key, value = node.inputs[0], by_present.get(node[1]), by_present.get(node[2])
+    query, key, value = node.inputs[0], by_joined.get(node[1]), by_joined.get(node[2])
     if query is None or key is None or value is None:
         raise Unfit(f"{node.name!r} does not give both its keys and its values")
     return Region(query, key, value, (node,), node[0])
@@ -127,7 +135,7 @@ def _of_op(node: Node, by_present: Mapping[NodeEntry, Cache]) -> Region:
 def _product_of(cache: Cache, readers: Readers) -> Node | None:
     """The product by the values of a cache, or the Attention that makes it; None if they are keys, which are multiplied before
     a softmax."""
-    entry = cache.present
+    entry = cache.joined
     while True:
         reading = [(node, slot) for node, slot in readers.get(entry, ()) if node.op in MOVES or node.op in PRODUCTS]
         reading = [(node, slot) for node, slot in reading if slot == 0 or node.op in PRODUCTS]
@@ -155,7 +163,7 @@ def _is_scored(product: Node, readers: Readers) -> bool:
 
 
 def _around(
-    mix: Node, value: Cache, by_present: Mapping[NodeEntry, Cache], follow: Collection[NodeEntry], order: Mapping[Node, int]
+    mix: Node, value: Cache, by_joined: Mapping[NodeEntry, Cache], follow: Collection[NodeEntry], order: Mapping[Node, int]
 ) -> Region:
     """The attention that ends in this product."""
     nodes, keys, queries = {mix}, set[Cache](), list[NodeEntry]()
@@ -163,7 +171,7 @@ def _around(
     def multiplied(node: Node) -> list[NodeEntry]:
         """What the op reads; where it multiplies queries by keys, all but the queries, which are noted."""
         product = node.op == "Attention" or (node.op == "MatMul" and node is not mix)
-        source = _source(node.inputs[1], by_present) if product else None
+        source = _source(node.inputs[1], by_joined) if product else None
         read = [entry for entry in node.inputs if entry is not None]
         if source is None:
             return read
@@ -175,7 +183,7 @@ def _around(
     while waiting:
         entry = waiting.pop()
         node = entry.node
-        if entry in by_present or entry in follow or node.value is not None or node in nodes:
+        if entry in by_joined or entry in follow or node.value is not None or node in nodes:
             continue
         if node.is_variable or node.bodies or len(nodes) > MOST:
             raise Unfit(f"{mix.name!r} reads {entry.name!r}, which is no part of attention")
@@ -186,13 +194,13 @@ def _around(
     return Region(queries[0], keys.pop(), value, tuple(sorted(nodes, key=order.__getitem__)), mix[0])
 
 
-def _source(entry: NodeEntry | None, by_present: Mapping[NodeEntry, Cache]) -> Cache | None:
+def _source(entry: NodeEntry | None, by_joined: Mapping[NodeEntry, Cache]) -> Cache | None:
     """The cache that a value is a move of."""
-    while entry is not None and entry not in by_present:
+    while entry is not None and entry not in by_joined:
         if entry.node.op not in MOVES or entry.node.domain:
             return None
         entry = entry.node.inputs[0]
-    return None if entry is None else by_present[entry]
+    return None if entry is None else by_joined[entry]
 
 
 # -- the check -------------------------------------------------------------------------------------------
@@ -216,7 +224,7 @@ def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, 
     """What it multiplies queries times keys by, seen from one earlier token: the first row's chance of that one is a logistic
     function of the difference of both keys, times the scale."""
     random = np.random.default_rng(0)
-    query, past, new = _random(random, shapes, known.past)
+    query, past, new = _random(random, shapes, region.held(known))
     past[1][:], new[1][:] = 1.0, 0.0
     chance = float(_through(region, known, opsets, query, past, new)[0, 0, 0, 0])
     difference = float(query[0, 0, 0] @ (past[0][0, 0, 0] - new[0][0, 0, 0]))
@@ -229,27 +237,32 @@ def scale_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, 
 
 def window_of(region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int]) -> int:
     """How many positions up to its own a row sees; 0 where the last row, which has most before it, sees all. A query of zeros
-    sees them evenly: the share of its own position says how many they are."""
-    query, past, new = _random(np.random.default_rng(0), shapes, known.past)
+    sees them evenly: the share of its own position says how many they are. Behind a cache of the last positions no row sees more
+    than these and its own."""
+    query, past, new = _random(np.random.default_rng(0), shapes, region.held(known))
     query[:], past[1][:], new[1][:] = 0.0, 0.0, 0.0
     new[1][:, :, -1] = 1.0
     share = float(_through(region, known, opsets, query, past, new)[0, 0, -1, 0])
-    positions = known.past + shapes.query[2]
+    positions = region.held(known) + shapes.query[2]
     count = round(1.0 / share) if 0.0 < share <= 1.0 else positions
-    return count if count < positions else 0
+    keeps = region.key.keeps
+    if keeps is not None and count > keeps + 1:
+        raise Unfit(f"{region.result.name!r} sees {count} positions, and {region.key.past.name!r} holds the last {keeps}")
+    return count if count < positions or keeps is not None else 0
 
 
 def check(
     region: Region, shapes: Shapes, known: Known, opsets: Mapping[str, int], scale: float, window: int, queries: float = 1.0
 ) -> None:
     """Raise Unfit unless the region computes causal attention at this size, of queries so large."""
-    query, past, new = _random(np.random.default_rng(1), shapes, known.past)
+    earlier = region.held(known)
+    query, past, new = _random(np.random.default_rng(1), shapes, earlier)
     query *= np.float32(queries)
     given = _through(region, known, opsets, query, past, new)
-    wanted = _causal(shapes, known.past, scale, query, past, new, window)
+    wanted = _causal(shapes, earlier, scale, query, past, new, window)
     far = given.shape != wanted.shape or not np.allclose(given, wanted, rtol=0.0, atol=CLOSE * float(np.abs(wanted).max()))
     if far:
-        raise Unfit(f"{region.result.name!r} is not plain causal attention to {known.past} earlier positions")
+        raise Unfit(f"{region.result.name!r} is not plain causal attention to {earlier} earlier positions")
 
 
 def _random(random: np.random.Generator, shapes: Shapes, past: int) -> tuple[Array, tuple[Array, Array], tuple[Array, Array]]:
@@ -265,10 +278,10 @@ def _through(
     """What the region makes of these."""
     given = {region.query: query}
     for cache, before, added in zip((region.key, region.value), past, new, strict=True):
-        if cache.present.node in region.nodes:
-            given |= {cache.past[0]: before, cache.new: added}
+        if cache.joined.node in region.nodes:
+            given |= {cache.earlier: before, cache.new: added}
         else:
-            given[cache.present] = _filled_up(np.concatenate([before, added], axis=cache.axis), cache)
+            given[cache.joined] = _filled_up(np.concatenate([before, added], axis=cache.axis), cache)
     return region.computed(known, opsets, given)
 
 

@@ -49,7 +49,21 @@ class Roles:
     def sizes(self, batch: int, rows: int, past: int) -> dict[str, int]:
         """The sizes that the symbols stand for."""
         counted: dict[Count, int] = {"batch": batch, "rows": rows, "past": past}
-        return {symbol: counted[count] for symbol, count in self.symbols.items()}
+        sizes = {symbol: counted[count] for symbol, count in self.symbols.items()}
+        for cache in self.caches:
+            symbol = _shape(cache.past)[cache.axis]
+            if cache.keeps is not None and isinstance(symbol, str):
+                sizes[symbol] = cache.held(past)
+        return sizes
+
+    @property
+    def windows(self) -> frozenset[int]:
+        """The numbers of last positions that caches keep."""
+        return frozenset(cache.keeps for cache in self.caches if cache.keeps is not None)
+
+    def masked(self, past: int) -> int:
+        """The number of earlier positions that a mask has elements for: those of the longest cache."""
+        return max((cache.held(past) for cache in self.caches), default=past)
 
     def value(self, node: Node, batch: int, rows: int, past: int, seen: Array | None = None) -> Array:
         """What a session fills an input with. Where only some of the tokens are seen, positions count these."""
@@ -58,7 +72,8 @@ class Roles:
         dtype, shape = numpy_dtype(kind.dtype), kind.shape or ()
         role = self.filled[node]
         if role == "mask":
-            return np.ones((batch, past + rows), dtype) if seen is None else seen.astype(dtype)
+            wanted = self.masked(past) + rows
+            return np.ones((batch, wanted), dtype) if seen is None else seen[:, -wanted:].astype(dtype)
         if role == "positions" and seen is not None:
             return self._counted(node, seen)[..., past:].astype(dtype)
         if role == "positions":
@@ -67,8 +82,8 @@ class Roles:
         number = past if role == "past" else past + rows
         if role == "held":
             number = min(number, *(cache.room for cache in self.caches if cache.is_ring and cache.room is not None))
-        wanted = [dim if isinstance(dim, int) else batch for dim in shape]
-        return np.full(wanted, number, dtype)
+        dims = [dim if isinstance(dim, int) else batch for dim in shape]
+        return np.full(dims, number, dtype)
 
     def _counted(self, node: Node, seen: Array) -> Array:
         """The position of each token among those of its sequence that are seen; a hidden one has some position."""

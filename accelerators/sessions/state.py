@@ -13,6 +13,7 @@ from accelerators.arrays.layout import aligned_zeros
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
 from accelerators.process.regular import open_regular
+from accelerators.sessions.caches import Cache
 from graph.errors import ReadError
 from graph.readers.arrays import read_npz
 
@@ -38,38 +39,47 @@ class State:
     mask: Array | None = None
     """Which positions of each sequence count, as truth values; None where all do."""
 
-    def used(self, axes: Mapping[str, int | None]) -> dict[str, Array]:
-        """The parts that count. An axis of None: the whole array."""
-        return {name: _part(array, axes[name], self.length) for name, array in self.arrays.items()}
+    def used(self, caches: Sequence[Cache]) -> dict[str, Array]:
+        """The parts that count."""
+        return {cache.past.name: held(self.arrays[cache.past.name], cache, self.length) for cache in caches if self.arrays}
 
-    def copied(self, axes: Mapping[str, int | None], rows: Sequence[int] | None) -> State:
+    def copied(self, caches: Sequence[Cache], rows: Sequence[int] | None) -> State:
         """Another of the same content; of these sequences, in this order, if any are named."""
-        parts = {name: array.copy() if rows is None else array[list(rows)] for name, array in self.used(axes).items()}
+        parts = {name: array.copy() if rows is None else array[list(rows)] for name, array in self.used(caches).items()}
         mask = self.mask if rows is None or self.mask is None else self.mask[list(rows)]
         return State(parts, self.length, self.batch if rows is None else len(rows), mask)
 
 
-def _part(array: Array, axis: int | None, length: int) -> Array:
-    return array if axis is None else array[(slice(None),) * axis + (slice(0, length),)]
+def held(array: Array, cache: Cache, length: int) -> Array:
+    """The positions of a cache that count after so many tokens. An array of fewer positions holds the last ones already."""
+    if not cache.grows or array.shape[cache.axis] <= cache.held(length):
+        return array
+    return positions(array, cache.axis, length - cache.held(length), length)
 
 
-def with_room(array: Array, axis: int, room: int) -> Array:
-    """A copy with room for so many positions. Behind what counts are zeros: a device without a kernel for such a cache multiplies
-    them by nothing, which of NaN makes NaN. Memory that nothing was written to is not taken."""
+def positions(array: Array, axis: int, start: int, end: int) -> Array:
+    """These positions of an array."""
+    return array[(slice(None),) * axis + (slice(start, end),)]
+
+
+def with_room(array: Array, axis: int, length: int, room: int) -> Array:
+    """A copy with room for so many positions, the last of which stands before `length`. Where nothing stands are zeros: a device
+    without a kernel for such a cache multiplies them by nothing, which of NaN makes NaN. Memory that nothing was written to is
+    not taken."""
     shape = list(array.shape)
     shape[axis] = room
     larger = aligned_zeros(shape, array.dtype, ALIGNMENT)
-    _part(larger, axis, array.shape[axis])[...] = array
+    positions(larger, axis, length - array.shape[axis], length)[...] = array
     return larger
 
 
-def write_state(path: str | os.PathLike[str], state: State, axes: Mapping[str, int | None]) -> None:
+def write_state(path: str | os.PathLike[str], state: State, caches: Sequence[Cache]) -> None:
     """The parts that count as one file of numpy's."""
     counts = {LENGTH: np.array(state.length), BATCH: np.array(-1 if state.batch is None else state.batch)}
     if state.mask is not None:
         counts[MASK] = state.mask
     with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **counts, **state.used(axes))  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **counts, **state.used(caches))  # type: ignore[arg-type]
 
 
 def read_state(path: str | os.PathLike[str], wanted: Mapping[str, tuple[np.dtype[Any], int]]) -> State:

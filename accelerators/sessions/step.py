@@ -13,7 +13,15 @@ import numpy as np
 
 from accelerators.interface.cached_attention import cached_attention, is_cached_attention
 from accelerators.sessions.errors import TooLong, Unfit
-from accelerators.sessions.known import Known, known_at, of_sizes, sized_input
+from accelerators.sessions.known import (
+    SIZES,
+    Known,
+    known_at,
+    known_between,
+    of_sizes,
+    sized_input,
+    straight_line,
+)
 from accelerators.sessions.readers import readers_of
 from accelerators.sessions.regions import LARGE, Region, Shapes, check, find_regions, scale_of, window_of
 from accelerators.sessions.roles import Roles
@@ -33,6 +41,10 @@ FEW = (1, 6)
 
 FEWEST = (1, 2)
 """The same, where buffers have room for few tokens more than the new ones."""
+
+DRAWN = 6
+"""Further numbers of earlier tokens, drawn anew for each size, at which it is looked at. So is the next number after each: what
+repeats with a period may look alike at one of them."""
 
 
 @attrs.frozen(slots=True)
@@ -58,14 +70,41 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
             raise Unfit(f"{cache.past.name!r} has room for {cache.room} positions, and others for {sizes.room}")
         if not isinstance(kind, TensorType) or kind.dtype != "float32" or not isinstance(shape[1], int):
             raise Unfit(f"{cache.past.name!r} is {kind}, and caches of float32 with a known number of heads are appended to")
+    _check_symbols(roles)
     follow = of_sizes(roles)
     regions = find_regions(roles.graph, roles.caches, follow, readers_of(roles.graph))
-    few = FEW if sizes.room - sizes.rows > FEW[-1] else FEWEST
-    counts = (*few, max(sizes.room - sizes.rows, few[-1] + 1))
     looked_at = [entry for region in regions for entry in (region.query, region.key.new, region.value.new)]
-    known = [known_at(roles, follow, looked_at, sizes.batch, sizes.rows, past) for past in counts]
+    known = _known(roles, sizes, follow, looked_at)
     scales = _scales(regions, known, roles)
     return _Step(roles, sizes, follow, known, scales).graph()
+
+
+def _known(
+    roles: Roles, sizes: StepSizes, follow: Mapping[NodeEntry, bool], looked_at: Sequence[NodeEntry]
+) -> list[Known]:
+    """What follows from sizes, for each number of earlier tokens at which the decoder is looked at, in order."""
+
+    def known(past: int) -> Known:
+        return known_at(roles, follow, looked_at, sizes.batch, sizes.rows, past)
+
+    few = FEW if sizes.room - sizes.rows > FEW[-1] else FEWEST
+    most = max(sizes.room - sizes.rows, few[-1] + 1)
+    drawn = np.random.default_rng([sizes.rows, sizes.room]).integers(few[-1] + 1, most + 1, DRAWN).tolist()
+    near = [keeps + more for keeps in roles.windows for more in (-1, 0, 1)]
+    between = {number for number in (*drawn, *(number + 1 for number in drawn), *near) if few[-1] < number < most}
+    ends = [known(past) for past in (*few, most)]
+    middle = [known_between(roles, ends, sizes.batch, sizes.rows, past) or known(past) for past in sorted(between)]
+    return [*ends[:-1], *middle, ends[-1]]
+
+
+def _check_symbols(roles: Roles) -> None:
+    """Raise Unfit where caches that hold different numbers of positions have one symbol for these."""
+    keeps: dict[object, int | None] = {}
+    for cache in roles.caches:
+        kind = cache.past.output_types[0]
+        symbol = kind.shape[cache.axis] if isinstance(kind, TensorType) and kind.shape else None
+        if keeps.setdefault(symbol, cache.keeps) != cache.keeps:
+            raise Unfit(f"caches that hold different numbers of positions have one size {symbol!r}")
 
 
 def most_positions(roles: Roles, sizes: StepSizes) -> int:
@@ -139,7 +178,7 @@ class _Step:
     def graph(self) -> Graph:
         rewriter, roles = self.rewriter, self.roles
         buffers = {cache.past for cache in roles.caches}
-        joined = {cache.present.node for cache in roles.caches}
+        joined = {cache.joined.node for cache in roles.caches}
         masks = {node for node, role in roles.filled.items() if role == "mask"}
         results = {region.result.node: region for region in self.scales}
         rewriter.keep(self.length)
@@ -198,30 +237,34 @@ class _Step:
         for entry in node.outputs:
             values = [known.values.get(entry) for known in self.known]
             arrays = [value for value in values if value is not None]
-            if entry not in self.follow or len(arrays) < len(values):
+            replacement = None
+            if entry not in self.follow:
                 continue
             if any(array.shape != arrays[0].shape for array in arrays):
                 self.changing[kept] = node
-            elif not self.follow[entry]:
+            elif not self.follow[entry] and len(arrays) == len(values):
                 replacement = self._computed(arrays)
                 if replacement is not None:
                     self.rewriter.replace(entry, replacement[0])
+            if replacement is None and node.op in SIZES:  # It would tell how much room there is.
+                self.changing[kept] = node
 
     def _computed(self, arrays: Sequence[Array]) -> Node | None:
-        """The value as a function of the past, if that is a straight line."""
-        first, second, *_ = arrays
-        if all(np.array_equal(first, array) for array in arrays[1:]):
-            return self._kept(constant(first))
-        if first.dtype.kind not in "iu":
-            return None
-        pasts = [known.past for known in self.known]
-        slope = (second.astype(np.int64) - first) // (pasts[1] - pasts[0])
-        base = first - slope * pasts[0]
-        if not all(np.array_equal(base + slope * past, array) for past, array in zip(pasts, arrays, strict=True)):
-            return None
-        counted = self.length if first.ndim else self._kept(op("Squeeze", self.length, self._kept(constant(np.array([0])))))
-        line = self._kept(op("Mul", counted, self._kept(constant(np.asarray(slope)))))
-        line = self._kept(op("Add", line, self._kept(constant(np.asarray(base)))))
+        """The value as a function of the past, if that is a straight line, or one of what a cache holds."""
+        if all(np.array_equal(arrays[0], array) for array in arrays[1:]):
+            return self._kept(constant(arrays[0]))
+        for most in (None, *sorted(self.roles.windows)):
+            line = straight_line(arrays, [known.past for known in self.known], most)
+            if line is not None:
+                return self._line(*line, most, arrays[0])
+        return None
+
+    def _line(self, base: Array, slope: Array, most: int | None, first: Array) -> Node:
+        """The straight line over the number of earlier tokens, or over no more than so many of them, as the first value is."""
+        length = self.length if most is None else self._kept(op("Min", self.length, self._kept(constant(np.array([most])))))
+        counted = length if first.ndim else self._kept(op("Squeeze", length, self._kept(constant(np.array([0])))))
+        line = self._kept(op("Mul", counted, self._kept(constant(slope))))
+        line = self._kept(op("Add", line, self._kept(constant(base))))
         if first.dtype == np.int64:
             return line
         from onnx.helper import np_dtype_to_tensor_dtype

@@ -12,19 +12,17 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
+from accelerators.sessions.caches import TO_THE_END
 from accelerators.sessions.errors import Unfit
 from accelerators.sessions.known import Known, known_at, of_sizes
 from accelerators.sessions.readers import readers_of
 from accelerators.sessions.regions import find_regions
 from accelerators.sessions.roles import Roles
 from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from graph.types import TensorType, numpy_dtype
 
 FEW, MORE = 7, 11
 """Numbers of tokens at which sizes are compared: a dimension that differs counts tokens."""
-
-ENDLESS = 2**31 - 1
-"""An end of a Slice that lies behind all tokens."""
 
 ELEMENTWISE = frozenset(
     """Abs Add And Cast CastLike Ceil Celu Clip Cos DequantizeLinear Div Dropout DynamicQuantizeLinear Elu Equal Erf Exp Expand
@@ -69,7 +67,7 @@ class Joined(Exception):
 def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
     """For each output that is no cache the dimension of its tokens, None where it tells of the last one; None if tokens cannot be
     read in pieces. Linear."""
-    if "rows" in roles.fixed:
+    if "rows" in roles.fixed or any(_may_count(node, roles) for node in roles.asked):
         return None
     follow = of_sizes(roles)
     try:
@@ -89,6 +87,14 @@ def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
         return None
 
 
+def _may_count(node: Node, roles: Roles) -> bool:
+    """Is it an integer for all tokens of a call, as the position of the first is? That of the next piece would be another."""
+    kind = node.output_types[0]
+    if not isinstance(kind, TensorType) or kind.shape is None or numpy_dtype(kind.dtype).kind not in "iu":
+        return False
+    return all(dim == 1 or (isinstance(dim, str) and roles.symbols.get(dim) == "batch") for dim in kind.shape)
+
+
 class _Walk:
     """The way from the tokens to the outputs."""
 
@@ -98,7 +104,7 @@ class _Walk:
         self.few = few
         self.more = more
         self.states: dict[NodeEntry, State] = {}
-        self.inside: set[Node] = {cache.present.node for cache in roles.caches}
+        self.inside = {node for cache in roles.caches for node in (cache.joined.node, roles.graph.outputs[cache.output].node)}
         """The ops of attention, which may join tokens."""
         self.results: dict[Node, NodeEntry] = {}
 
@@ -218,7 +224,7 @@ class _Walk:
     def _is_end(self, node: Node) -> bool:
         """Does a Slice go to the end, whatever the number of tokens?"""
         ends = [(self.numbers(node, 2, "ends", known), count) for known, count in ((self.few, FEW), (self.more, MORE))]
-        return all(numbers == [count] or (numbers and numbers[0] >= ENDLESS) for numbers, count in ends)
+        return all(numbers == [count] or (numbers and numbers[0] >= TO_THE_END) for numbers, count in ends)
 
     def numbers(self, node: Node, slot: int, name: str, known: Known | None = None) -> list[int] | None:
         """The integers that an op is told by an attribute, or by an input that is known."""

@@ -19,7 +19,7 @@ from accelerators.sessions.caches import find_caches
 from accelerators.sessions.errors import Unfit
 from accelerators.sessions.roles import roles_of
 from accelerators.sessions.step import StepSizes, step_graph
-from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers
+from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers, scalar
 from graph.interpret import evaluate_node
 from tests.insight.small_devices import device_of
 
@@ -58,8 +58,8 @@ def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> Non
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(4, 1))
     ids = tokens(7)
     wanted = told_at_once(graph, ids)
-    first = session(ids[:, :5])["logits"]
-    rest = [session(ids[:, at : at + 1])["logits"] for at in (5, 6)]
+    first = session(ids[:, :4])["logits"]
+    rest = [session(part)["logits"] for part in (ids[:, 4:6], ids[:, 6:])]
     assert session.notes == ()
     assert session.length == 7
     assert np.allclose(np.concatenate([first, *rest], axis=1), wanted, atol=1e-5)
@@ -88,6 +88,36 @@ class _Window(Llama):
     def visible(self) -> Value:
         near = pt.op("Greater", pt.op("Add", self.columns(), numbers(5)), self.rows())
         return pt.op("And", super().visible(), pt.op("Unsqueeze", near, numbers(0, 1)))
+
+
+class _Chunks(Llama):
+    """Each token sees those before it in its own chunk alone."""
+
+    chunk = 8
+
+    def visible(self) -> Value:
+        number = pt.constant(np.int64(self.chunk))
+        same = pt.op("Equal", pt.op("Div", self.columns(), number), pt.op("Div", self.rows(), number))
+        return pt.op("And", super().visible(), pt.op("Unsqueeze", same, numbers(0, 1)))
+
+
+class _Kept(Llama):
+    """Each token sees the last five alone, and only the last four are kept."""
+
+    def attend(self, layer: int, query: Value, key: Value, value: Value) -> Value:
+        caches = slice(2 * layer, 2 * layer + 2)
+        self.caches[caches] = [last_four(past) for past in self.caches[caches]]  # type: ignore[list-item]
+        seen = super().attend(layer, query, key, value)
+        self.present[caches] = [last_four(joined) for joined in self.present[caches]]
+        return seen
+
+    def visible(self) -> Value:
+        near = pt.op("Greater", pt.op("Add", self.columns(), numbers(5)), self.rows())
+        return pt.op("And", super().visible(), pt.op("Unsqueeze", near, numbers(0, 1)))
+
+
+def last_four(x: Value) -> Value:
+    return pt.op("Slice", x, numbers(-4), numbers(np.iinfo(np.int64).max), numbers(2), numbers(1))
 
 
 class _Slopes(Llama):
@@ -161,6 +191,97 @@ def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> Non
     assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
 
 
+KEPT = attrs.evolve(SMALL_LLAMA, layers=1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:onnxruntime,reference"])
+@pytest.mark.parametrize("style", ["ops", "op"])
+def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: Path) -> None:
+    if "onnxruntime" in device:
+        pytest.importorskip("onnxruntime")
+    sizes = attrs.evolve(KEPT, style=style)
+    graph, ids = _Kept(sizes).graph("kept"), tokens(13, batch=2)
+    wanted = told_at_once(_Window(sizes).graph("window"), ids)
+    session = pt.compile(graph, device).session(longest=16, chunks=(3, 1))
+    ends = (3, 4, 5, 6, 9, 10)
+    for start, end in zip((0, *ends), ends, strict=False):
+        assert np.allclose(session(ids[:, start:end])["logits"], wanted[:, start:end], atol=1e-5)
+    assert bool(session.notes) == (device != "cpu")
+    session.save(tmp_path / "said")
+    for other in (session.fork(), pt.compile(graph, "reference").session().load(tmp_path / "said"), session):
+        assert np.allclose(other(ids[:, 10:])["logits"], wanted[:, 10:], atol=1e-5)
+    session.reset()
+    assert np.allclose(session(ids[:, :12])["logits"], wanted[:, :12], atol=1e-5)
+    session.save(tmp_path / "whole")
+    with np.load(tmp_path / "whole") as stored:
+        assert {array.shape for name, array in stored.items() if "past" in name} == {(2, 2, 4, 8)}
+    again = session.fork(rows=[1]).load(tmp_path / "said").fork(rows=[1, 0])
+    assert np.allclose(again(ids[::-1, 10:])["logits"], wanted[::-1, 10:], atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_hidden_tokens_of_caches_of_the_last_positions(device: str) -> None:
+    graph, ids = _Kept(KEPT).graph("kept"), tokens(10, batch=2)
+    hiding = np.array([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1]])
+    session, alone = pt.compile(graph, device).session(), _Window(KEPT).graph("window")
+    session(ids[:, :6], attention_mask=hiding)
+    for at in range(6, 10):
+        scores = session(ids[:, at : at + 1])["logits"]
+        assert np.allclose(scores[0], told_at_once(alone, ids[:1, : at + 1])[0, -1:], atol=1e-5)
+        assert np.allclose(scores[1], told_at_once(alone, ids[1:, 2 : at + 1])[0, -1:], atol=1e-5)
+
+
+def test_one_mask_for_caches_of_different_lengths_hides_nothing() -> None:
+    path = Path(__file__).parents[2] / "data" / "torch" / "decoders" / "gemma3.onnx"
+    session, hiding = pt.compile(pt.load(path), "reference").session(), np.array([[1] * 8, [0] + [1] * 7])
+    session(tokens(8, batch=2), attention_mask=hiding)
+    with pytest.raises(InputError, match="a mask hides tokens, and some caches hold the last positions alone"):
+        session(tokens(1, batch=2))
+
+
+@pytest.mark.parametrize("longest", [16, 24, 30])
+def test_chunks_are_no_window_that_slides(longest: int) -> None:
+    """Buffers may end with a chunk, where both see the same; only what lies between tells them apart."""
+    graph, ids = _Chunks(attrs.evolve(SMALL_LLAMA, layers=1)).graph("chunks"), tokens(12)
+    session = pt.compile(graph, "cpu").session(longest=longest, chunks=(1,))
+    outputs = [session(ids[:, at : at + 1])["logits"] for at in range(12)]
+    (note,) = session.notes
+    assert "is not plain causal attention to" in note
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("chunk", [2, 3, 7, 8, 64, 100, 500, 513, 1000])
+def test_chunks_of_any_size_are_told_from_windows(chunk: int, rows: int) -> None:
+    graph = type("_Sized", (_Chunks,), {"chunk": chunk})(attrs.evolve(SMALL_LLAMA, layers=1, longest=1024)).graph("chunks")
+    with pytest.raises(Unfit, match="is not plain causal attention to"):
+        step_graph(roles_of(graph, find_caches(graph)), StepSizes(1, rows, 1024))
+
+
+class _Started(Llama):
+    """The caller gives the position of the first token of a call."""
+
+    def scores(self) -> Value:
+        start = pt.variable("start_pos", "int64", (1,))
+        self.inputs.append(start)
+        steps = pt.op("Range", pt.constant(np.int64(0)), scalar(self.new), pt.constant(np.int64(1)))
+        self.positions = pt.op("Unsqueeze", pt.op("Add", steps, start), numbers(0))
+        return super().scores()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_position_of_the_first_token_is_given_to_all_of_them(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a prompt would each begin where the first one does."""
+    sizes = attrs.evolve(SMALL_LLAMA, layers=1, position_ids=False)
+    graph, ids = _Started(sizes).graph("started"), tokens(7)
+    if cut:
+        monkeypatch.setattr("accelerators.sessions.decoder.Decoder.reads_any_length", False)
+    session = pt.compile(graph, "cpu").session(longest=24, chunks=(2, 1))
+    outputs = [session(ids[:, :5], start_pos=np.array([0]))["logits"], session(ids[:, 5:], start_pos=np.array([5]))["logits"]]
+    assert session.notes == ()
+    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(llama(sizes), ids), atol=1e-5)
+
+
 def test_a_window_that_slides_is_appended_to_in_place() -> None:
     graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(11)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
@@ -228,8 +349,9 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
     assert decoder._steps == steps
 
 
-def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel) -> None:
+def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tokens in pieces of four: the last piece begins one token earlier, and not three single steps."""
+    monkeypatch.setattr("accelerators.sessions.decoder.Decoder.reads_any_length", False)
     ids = tokens(11)
     session, slow = model.session(longest=32, chunks=(4, 1)), model.session(longest=32, chunks=(1,))
     outputs = [session(ids[:, :7])["logits"], session(ids[:, 7:8])["logits"], session(ids[:, 8:])["logits"]]

@@ -15,16 +15,27 @@ from accelerators.sessions.roles import roles_of
 FOLDER = Path(__file__).parents[2] / "data" / "torch" / "decoders"
 
 
-@pytest.mark.parametrize("name", [pytest.param("gpt2", marks=pytest.mark.slow), "llama"])
-def test_a_session_says_what_torch_says(name: str) -> None:
+COPIES = "caches are copied: the devices of this model have no attention to a cache that is appended to"
+
+CASES = [
+    pytest.param("gpt2", "cpu", (), marks=pytest.mark.slow),
+    ("llama", "cpu", ()),
+    ("gemma3", "cpu", ()),
+    ("gemma3", "reference", (COPIES,)),
+]
+
+
+@pytest.mark.parametrize(("name", "device", "notes"), CASES)
+def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str, ...]) -> None:
+    """Every second layer of Gemma's sees six positions alone, and keeps five; the conversation has nineteen."""
     with np.load(FOLDER / f"{name}.npz") as stored:
         scores, wanted = stored["scores"], stored["said"].tolist()
-    session = pt.compile(pt.load(FOLDER / f"{name}.onnx"), "cpu").session(longest=32, chunks=(7, 1))
+    session = pt.compile(pt.load(FOLDER / f"{name}.onnx"), device).session(longest=32, chunks=(7, 1))
     first = session(np.arange(3, 3 + scores.shape[1])[None])["logits"]
     said = [int(first[0, -1].argmax())]
     while len(said) < len(wanted):
         said.append(int(session(np.array([said[-1:]]))["logits"][0, -1].argmax()))
-    assert session.notes == ()
+    assert session.notes == notes
     assert np.allclose(first, scores, atol=1e-5)
     assert said == wanted
 
