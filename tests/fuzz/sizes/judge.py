@@ -155,9 +155,9 @@ def _follows(outputs: Sequence[Any], shapes: Shapes, oracle: Oracle) -> bool:
     if ones is None or twos is None:
         return False
     stated = [[(2 * a - b, 0) if a != b else (a,) for a, b in zip(*pair, strict=True)] for pair in zip(ones, twos, strict=True)]
-    got = [np.shape(output) for output in outputs]
-    return [*map(len, got)] == [*map(len, stated)] and all(
-        size in options for shape, sizes in zip(got, stated, strict=True) for size, options in zip(shape, sizes, strict=True)
+    returned = [np.shape(output) for output in outputs]
+    return [*map(len, returned)] == [*map(len, stated)] and all(
+        size in options for shape, sizes in zip(returned, stated, strict=True) for size, options in zip(shape, sizes, strict=True)
     )
 
 
