@@ -21,13 +21,13 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 class Contract:
     """The requirements of a graph's ops, in symbols of its inputs, derived when sizes are first checked.
 
-    Where symbols say too little of an op, the graph is read once more with the sizes of the call. What values decide (the number
-    of elements that are not zero) is left to the device that runs the op."""
+    Where symbols say too little of an op, or sizes are not those that were assumed, the graph is read once more with the sizes of
+    the call. What values decide (the number of elements that are not zero) is left to the device that runs the op."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._requirements: list[Requirement] | None = None
-        self._error: TypeMismatch | None = None
+        self._assumptions: list[Requirement] = []
         self._is_open = False
         self._symbols: list[tuple[Symbol, int, int]] = []
         self.fitting: set[Shapes] = set()
@@ -39,8 +39,6 @@ class Contract:
             return
         if self._requirements is None:
             self._derive()
-        if self._error is not None:
-            raise TypeMismatch(self._error.cause, where=self._error.where, remedy=self._error.remedy)
         values: dict[Symbol, int] = {}
         for one, number, axis in self._symbols:
             shape = shapes[number]
@@ -48,10 +46,11 @@ class Contract:
             if values.setdefault(one, shape[axis]) != shape[axis]:
                 cause = f"{one} is {values[one]} in another input, and {shape[axis]} here"
                 raise TypeMismatch(cause, where=f"input {self._graph.inputs[number].name!r}", remedy=REMEDY)
-        for requirement in self._requirements or ():
+        is_usual = not any(assumption.is_broken(values) for assumption in self._assumptions)
+        for requirement in self._requirements or () if is_usual else ():
             if requirement.is_broken(values):
                 raise requirement.error(values, self._remedy(shapes))
-        if self._is_open:
+        if self._is_open or not is_usual:
             try:
                 Reading(self._graph, shapes)
             except TypeMismatch as error:
@@ -76,11 +75,12 @@ class Contract:
                 symbols.extend((one, number, axis) for one in symbols_of(size))
         try:
             reading = Reading(self._graph, inputs)
-        except TypeMismatch as error:
-            self._error, self._requirements = error, []
+        except TypeMismatch:  # It may be one of these sizes alone, where others were assumed.
+            self._is_open, self._requirements = True, []
             return
         given = {one for one, _, _ in symbols}
         self._symbols, self._is_open = symbols, reading.is_open
+        self._assumptions = [r for r in reading.assumptions if symbols_of(r.left, r.right) <= given]
         self._requirements = [r for r in reading.requirements if symbols_of(r.left, r.right) <= given]
 
 

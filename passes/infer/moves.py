@@ -160,8 +160,8 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
         return c.unknown(f"size {d} of the slice")
     if not step:
         raise Unknown("a step of 0")
-    first = size + start if c.is_negative(start) else start
-    last = size if isinstance(end, int) and end >= _END else size + end if c.is_negative(end) else end
+    first = size + start if not c.usually(start, 0) else start
+    last = size if isinstance(end, int) and end >= _END else size + end if not c.usually(end, 0) else end
     if step > 0:
         first = c.within(first, 0, size)
         return (c.within(last, first, size) - first + step - 1) // step

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph.symbols import AnySize, Sizes, is_at_least, larger
+from graph.symbols import AnySize, Sizes, is_at_least
 from passes.infer.rules import Unknown, alike, one_way, rule, single
 
 if TYPE_CHECKING:
@@ -78,17 +78,15 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
         return (size + step - 1) // step
     room = size + (before + after if automatic == "NOTSET" else 0) - span
     if not c.attribute("ceil_mode", 0) or automatic != "NOTSET":
-        # A pool's count is rounded towards 0: it has a window that lacks less than a step.
-        lacking = step - 1 if c.op.endswith("Pool") and automatic == "NOTSET" else 0
-        c.at_least(room, -lacking, "the padded data and the window")
-        if lacking:
-            c.at_least(size, 1, "a dimension and 1")
-        return (larger(room, 0) if lacking else room) // step + 1
-    if not isinstance(room, int):
-        raise Unknown("windows in ceil mode")
+        if c.op.endswith("Pool") and automatic == "NOTSET" and not c.usually(room, 0):
+            c.at_least(room, 1 - 2 * step, "the padded data and the window")
+            return 1 - -room // step  # The quotient is rounded towards 0, and there may be no window.
+        c.at_least(room, 0, "the padded data and the window")
+        return room // step + 1
     c.at_least(room, 1 - step, "the padded data and the window")
     count = (room + step - 1) // step + 1
-    return count if size + before - 1 >= (count - 1) * step else count - 1  # The last window may not begin in the padding.
+    begins_inside = c.usually(size + before - 1, (count - 1) * step)  # The last window may not begin in the padding.
+    return count if begins_inside else count - 1
 
 
 def _geometry(c: Context, count: int) -> list[tuple[int, int, int, int]]:

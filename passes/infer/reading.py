@@ -29,9 +29,7 @@ from graph.symbols import (
     covers,
     is_at_least,
     joined,
-    larger,
     replaced,
-    smaller,
     solved,
     symbol,
     symbols_of,
@@ -82,6 +80,8 @@ class Reading:
     def __init__(self, graph: Graph, inputs: Iterable[Sizes | None]) -> None:
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
+        self.assumptions: dict[Requirement, None] = {}
+        """What is taken for granted, beside the requirements; where it does not hold, only a reading of integers is right."""
         self.is_open = False
         """True if integers in the place of the symbols would tell more."""
         self._meanings: dict[Symbol, AnySize] = {}
@@ -284,10 +284,17 @@ class Reading:
 
         def stand_in(entry: NodeEntry, number: int) -> NodeEntry:
             array = self.array(entry)
-            return variable(f"x{number}", type=self._type_of(entry))[0] if array is None else constant(array, f"c{number}")[0]
+            if array is None:
+                return variable(f"x{number}", type=self._type_of(entry))[0]
+            return constant(array, f"{entry.node.name}_{entry.index}")[0]
 
         bare = node.evolve(output_types=(None,) * len(node.output_names))
-        typed = infer(graph_of_node(bare, graph.opsets, stand_in))
+        try:
+            typed = infer(graph_of_node(bare, graph.opsets, stand_in))
+        except TypeMismatch:
+            raise
+        except PartitaError as error:
+            raise Unknown(str(error)) from error
         inner = next(one for one in typed.nodes if one.is_op)
         shapes = [known.shape if isinstance(known, TensorType) else None for known in inner.output_types]
         return [
@@ -393,13 +400,17 @@ class Context:
             whole.append(size)
         return tuple(whole)
 
+    def usually(self, a: AnySize, b: AnySize) -> bool:
+        """True for a >= b. Where that depends on symbols it is assumed: calls for which it does not hold are read by themselves.
+        `Unknown` where values decide."""
+        known = is_at_least(a, b)
+        if known is None and any(one.is_computed for one in symbols_of(a, b)):
+            raise Unknown(f"{a} >= {b}")
+        if known is None:
+            self.reading.assumptions.setdefault(Requirement(a, ">=", b, "what is assumed", self.where))
+        return known is not False
+
     def within(self, value: AnySize, low: AnySize, high: AnySize) -> AnySize:
         """The value, or the bound that it is beyond."""
-        return larger(smaller(value, high), low)
-
-    def is_negative(self, value: AnySize) -> bool:
-        """True for less than 0; `Unknown` if that depends on the symbols."""
-        known = is_at_least(value, 0)
-        if known is None:
-            raise Unknown(f"the sign of {value}")
-        return not known
+        value = value if self.usually(high, value) else high
+        return value if self.usually(value, low) else low

@@ -29,6 +29,10 @@ def integers(*rows: Any) -> Node:
     return pt.constant(np.array(rows, np.int64))
 
 
+def scalar(number: int) -> Node:
+    return pt.constant(np.array(number, np.int64))
+
+
 def x(*shape: int | str) -> Node:
     return pt.variable("x", "float32", shape)
 
@@ -115,7 +119,7 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
         "the channels of the data",
     ),
     "a window": (
-        lambda: pt.op("MaxPool", x(1, 2, "H", "W"), kernel_shape=[3, 3]), [(1, 2, 3, 5)], [(1, 2, 2, 5)],
+        lambda: pt.op("MaxPool", x(1, 2, "H", "W"), kernel_shape=[3, 3]), [(1, 2, 3, 5), (1, 2, 2, 5)], [(1, 2, 1, 5)],
         "the padded data and the window",
     ),
     "TopK": (lambda: pt.op("TopK", x("N"), integers(3)), [(3,), (9,)], [(2,), (0,)], "a dimension and k do not go together: "),
@@ -151,8 +155,12 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
     "com.microsoft": (
         lambda: pt.op("BiasGelu", x("N", "C"), ones(3), domain="com.microsoft"), [(2, 3)], [(2, 4), (2, 2)], OPERANDS,
     ),
+    "two constants of an op without a rule": (
+        lambda: pt.op("Add", pt.op("STFT", x("N", "T", 1), scalar(2), ones(4), scalar(4)), ones(1, 3, 3, 2)), [(1, 8, 1)], [(1, 10, 1)],
+        OPERANDS,
+    ),
     "an op without a rule": (
-        lambda: pt.op("Add", pt.op("DFT", x("N", "T", 1), None, pt.constant(np.array(1, np.int64))), ones(1, 5, 2)),
+        lambda: pt.op("Add", pt.op("DFT", x("N", "T", 1), None, scalar(1)), ones(1, 5, 2)),
         [(2, 5, 1)], [(2, 4, 1)], OPERANDS,
     ),
 }
