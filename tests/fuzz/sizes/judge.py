@@ -38,7 +38,8 @@ class Row:
 
     verdict: str
     """One of FAILURES; "right" (the oracles' answer), "held" (refused, as by an oracle), "claimed" (the oracles' answer, though
-    the sizes contradict a symbol) or "none" (the model is refused)."""
+    the sizes contradict a symbol), "unsure" (refused where the oracles' answer is empty, or a size is 0 and the reference is the
+    one oracle) or "none" (the model is refused)."""
     shapes: Shapes
     detail: str = ""
 
@@ -133,7 +134,9 @@ def _judged(model: Opened, shapes: Shapes, compiled: Any, at_end: bool, oracle: 
             outputs = list(compiled(*feeds))
         except PartitaError as error:
             refused = isinstance(reference, str) or isinstance(engine, str) or contradicts(model, shapes)
-            return Row("held" if refused else "refused", shapes, str(error))
+            alone = engine is None and any(0 in shape for shape in shapes)
+            is_unsure = alone or not any(np.size(value) for value in reference)
+            return Row("held" if refused else "unsure" if is_unsure else "refused", shapes, str(error))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is what the sweep looks for)
             return Row("raised", shapes, f"{type(error).__name__}: {error}")
     if not isinstance(reference, list) and not isinstance(engine, list):

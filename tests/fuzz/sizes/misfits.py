@@ -253,7 +253,7 @@ _WEIGHTS: dict[str, Maker] = {
     "Conv small": lambda x: _windowed(x, 1, 4, "T"),
     "Conv strided": lambda x: _windowed(x, "N", 4, "T", strides=[2], pads=[1, 0]),
     "Conv groups": lambda x: pt.op("Conv", x("N", "C", "T"), x.const(4, 1, 3), group=4),
-    "Conv weights": lambda x: pt.op("Conv", x(1, 4, 8), x("N", "C", "K"), x("R")),
+    "Conv weights": lambda x: pt.op("Conv", x(1, 4, 8), x("N", "C", 2), x("R")),
     "Conv bias": lambda x: pt.op("Conv", x(1, 4, "T"), x.const(3, 4, 2), x("N")),
     "ConvTranspose channels": lambda x: pt.op("ConvTranspose", x("N", "C", "T"), x.const(4, 2, 3), x.const(2)),
     "MaxPool": lambda x: pt.op("MaxPool", x("N", "C", "T"), kernel_shape=[4], strides=[2]),
