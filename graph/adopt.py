@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from graph.errors import GraphError
-from graph.node import Node, NodeEntry, name_node
+from graph.node import Body, Node, NodeEntry, name_node, replace_attributes
 
 
 def check_names(nodes: Sequence[Node]) -> None:
@@ -69,6 +70,7 @@ def name_nodes(nodes: Sequence[Node]) -> None:
     if not unnamed:
         return
     taken = {name for node in nodes for name in (node.name, *node.output_names)}
+    taken.update(inner.name for node in nodes if node.attrs for inner in _inside(node))
     counts: dict[str, int] = {}
     for node in unnamed:
         stem = (node.op or "input").lower()
@@ -80,6 +82,56 @@ def name_nodes(nodes: Sequence[Node]) -> None:
                 break
         name_node(node, name, output_names or node.output_names)
         taken.update((name, *output_names))
+
+
+def name_bodies_apart(nodes: Sequence[Node]) -> None:
+    """Give ops in bodies other names where a graph named them, and as it named others here or in other bodies. Linear."""
+    holders = [node for node in nodes if node.attrs and node.is_op and any(isinstance(v, Body) for v in node.attrs.values())]
+    if not holders:
+        return
+    taken = {node.name for node in nodes if node.is_op}
+    reserved = taken | {inner.name for node in holders for inner in _inside(node)}
+    for node in holders:
+        changed = {}
+        for key, body in node.bodies:
+            if key != "subgraph" and any(inner.name in taken for inner in _nodes_in(body)):
+                changed[key] = body = _renamed(body, taken, reserved)
+            taken.update(inner.name for inner in _nodes_in(body))
+        if changed:
+            replace_attributes(node, {**node.attrs, **changed})
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    """The ops in the node's bodies."""
+    for _, body in node.bodies:
+        yield from _nodes_in(body)
+
+
+def _nodes_in(body: Body) -> Iterator[Node]:
+    from graph.nested import graphs_in  # upward: it walks over graphs, which this module is below
+
+    return (node for graph in graphs_in(body) for node in graph.nodes if node.is_op)  # type: ignore[arg-type]
+
+
+def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
+    """The body with new names for the ops that a graph named, where the names are taken."""
+    from graph.rewrite import Rewriter, map_bodies, rewrite  # upward: as above
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = rewriter.rebuilt(node)
+        stem, _, number = node.name.rpartition("_")
+        if node.is_op and node.name in taken and number.isdigit() and stem == (node.op or "").lower():
+            count = int(number)
+            while f"{stem}_{count}" in reserved:
+                count += 1
+            name = f"{stem}_{count}"
+            reserved.add(name)
+            old = len(node.name)
+            values = [name + value[old:] if value.startswith(node.name) else value for value in node.output_names]
+            rebuilt = rebuilt.evolve(name=name, output_names=tuple(values))
+        rewriter.keep(node, map_bodies(rebuilt, lambda inner: _renamed(inner, taken, reserved)) if rebuilt.bodies else rebuilt)
+
+    return rewrite(body, visit)
 
 
 def _names_made(node: Node, name: str) -> tuple[str, ...]:

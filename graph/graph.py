@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from graph.adopt import check_names, check_output_names, name_nodes
+from graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
 from graph.errors import GraphError, did_you_mean
 from graph.index import GraphIndex, build_index
 from graph.node import Body, Node, NodeEntry, as_entries
@@ -77,6 +77,7 @@ class Graph(Body):
             ordered = _ordered([*listed, *(e.node for e in entries)], tuple(nodes))
             check_names(ordered)
             name_nodes(ordered)
+            name_bodies_apart(ordered)
             put = object.__setattr__
             put(self, "name", name)
             put(self, "nodes", ordered)

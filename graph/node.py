@@ -275,6 +275,11 @@ def name_node(node: Node, name: str, outputs: tuple[str, ...]) -> None:
     object.__setattr__(node, "output_names", outputs)
 
 
+def replace_attributes(node: Node, attributes: Mapping[str, Any]) -> None:
+    """Give the node other attributes: bodies whose ops a graph named anew as it adopted the node."""
+    object.__setattr__(node, "attrs", frozen_attrs(attributes))
+
+
 def as_entry(value: Node | NodeEntry) -> NodeEntry:
     """A node given as a value means its output 0."""
     if isinstance(value, NodeEntry):

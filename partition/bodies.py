@@ -92,7 +92,14 @@ def draft_body(index: OpIndex, members: Sequence[int], exits: Exits, dedup: bool
         taken.add(constant.name)
         values.update(constant.output_names)
     variables = [_input_for(entry, taken, values, dedup) for entry in entries]
-    return Draft(members, entries, variables, list(constants), sorted(exits))
+    leaving = sorted(exits) or _last_value(nodes, members)
+    return Draft(members, entries, variables, list(constants), leaving)
+
+
+def _last_value(nodes: Sequence[Node], members: Sequence[int]) -> list[tuple[int, int]]:
+    """The last value of a group that is there for a control dependency alone: engines run no model without outputs."""
+    values = [(v, i) for v in members for i, name in enumerate(nodes[v].output_names) if name]
+    return values[-1:]
 
 
 def _input_for(entry: NodeEntry, taken: set[str], values: set[str], share: bool) -> Node:

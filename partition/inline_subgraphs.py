@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from graph.control import AFTER, names_after, without_note
 from graph.graph import Graph
 from graph.inline import inline_calls
+from graph.nested import graphs_in
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
 from partition.errors import PartitionError
 from passes import register_pass
+from passes.bodies import everywhere
 from passes.registry import REQUESTS
 
 
@@ -30,7 +32,8 @@ def inline_subgraphs(g: Graph, calls: str | Sequence[str] | Callable[[Node], boo
             raise PartitionError(f"there is no call {missing[0]!r}", where=f"graph {g.name!r}")
         wanted = frozenset(names)
         inlined = inline_calls(g, lambda node: node.name in wanted)
-    return _with_control(inlined) if any(AFTER in node.metadata for node in inlined.nodes) else inlined
+    noted = any(AFTER in node.metadata for graph in graphs_in(inlined) for node in graph.nodes)
+    return everywhere(inlined, _with_control) if noted else inlined
 
 
 def _with_control(g: Graph) -> Graph:

@@ -84,10 +84,69 @@ class _Trace:
                 for part in parts:
                     answer = worse(answer, self._of_part(node, part, totals[part]))
                 answers[node] = answer
+        lost = self._lost()
         for node in reversed(self.old.nodes):
             if node.is_op and node not in answers:
-                answers[node] = self._vanished(node, answers)
+                answers[node] = self._vanished(node, answers) if node not in lost else _LOST
         return answers
+
+    def _lost(self) -> set[Node]:
+        """Nodes that have become nothing, of chains that change values and that no op beside them can have taken in. Linear."""
+        lost: set[Node] = set()
+        seen: set[Node] = set()
+        for node, parts in self.parts.items():
+            if parts or node in seen:
+                continue
+            chain = self._chain(node)
+            seen.update(chain)
+            kept = [each for each in chain if not hands_on(each) and not self._is_merged(each)]
+            if kept and self._is_needed(chain) and not any(map(self._is_changed, self._beside(chain))):
+                lost.update(kept)
+        return lost
+
+    def _chain(self, node: Node) -> list[Node]:
+        """The nodes that have become nothing and are connected with this one."""
+        chain, waiting = {node: None}, [node]
+        while waiting:
+            for other in self._around(waiting.pop()):
+                if other not in chain and other in self.parts and not self.parts[other]:
+                    chain[other] = None
+                    waiting.append(other)
+        return list(chain)
+
+    def _around(self, node: Node) -> Iterator[Node]:
+        """The ops that the node reads from and those that read it."""
+        yield from (entry.node for entry in node.reads if entry.node.is_op)
+        index = self.old.index
+        yield from (index.nodes[i] for entry in node.outputs[:1] for i in index.consumers[index.number[entry.node]])
+
+    def _beside(self, chain: Sequence[Node]) -> set[Node]:
+        inside = set(chain)
+        return {other for node in chain for other in self._around(node) if other not in inside}
+
+    def _is_needed(self, chain: Sequence[Node]) -> bool:
+        """Is any value of the chain read outside, or returned, where no constant stands for it?"""
+        inside, returned = set(chain), set(self.old.outputs)
+        for node in chain:
+            for entry in node.outputs:
+                stand = self.stands.get(entry)
+                if stand is not None and stand.node.value is not None:
+                    continue
+                if entry in returned or any(reader not in inside for reader in self._readers(entry)):
+                    return True
+        return False
+
+    def _is_merged(self, node: Node) -> bool:
+        """Does the value of an equal node stand for its own?"""
+        twin = self.handed.get(node)
+        return twin is not None and twin.is_op and _alike(twin, node)
+
+    def _is_changed(self, node: Node) -> bool:
+        """Has it become another op, or one with other attributes or constants: one that may do more than before?"""
+        return any(
+            part.name != node.name or not _alike(node, part) or not _equal_attributes(node, part) or _reads_others(node, part)
+            for part in self.parts[node]
+        ) or node in self.opened or node in self.fused
 
     def _own(self, node: Node, part: Node) -> None:
         if part not in self.parts[node]:
@@ -275,6 +334,46 @@ def _next_to(part: Node, answer: Answer) -> Answer:
         return answer
     return f"{_MAKES}{part.name!r} ({part.op}) next to it, and nothing tells of what: {answer}"
 
+
+def hands_on(node: Node) -> bool:
+    """True for an op that changes no number: it moves values, changes their type, or computes with a neutral constant."""
+    if node.domain:
+        return False
+    first = node.inputs[0] if node.inputs else None
+    if node.op in _PARTS:
+        return first is not None and first.type is not None and first.type == node[0].type
+    if node.op in _MOVES or (node.op in _OF_ONE and len(node.inputs) == 1):
+        return True
+    neutral = _NEUTRAL.get(node.op or "")
+    constants = [entry.node.value for entry in node.inputs[1 if node.op in ("Sub", "Div", "Pow") else 0 :] if entry is not None]
+    return neutral is not None and any(value is not None and bool((value == neutral).all()) for value in constants)
+
+
+_MOVES = frozenset("Cast CastLike Dropout Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
+"""Ops whose results hold the numbers of their inputs, all of them, each once."""
+
+_PARTS = frozenset("Concat Expand Gather Pad Slice Split Tile".split())
+"""Ops that may leave numbers out, repeat or add some: not where they keep the shape."""
+
+_OF_ONE = frozenset(("Max", "Mean", "Min", "Sum"))
+"""Ops that hand on a single input."""
+
+_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
+"""The constant with which each of these changes nothing."""
+
+
+def _reads_others(old: Node, new: Node) -> bool:
+    """Does the new node read other constants than the old one?"""
+    for a, b in zip(old.inputs, new.inputs):
+        before, after = (None if entry is None else entry.node.value for entry in (a, b))
+        if before is not after and (after is not None or before is not None):
+            return True
+    return False
+
+
+_LOST = (
+    "its transform leaves nothing of it: it changes values, and no op beside it has become another that could have taken it in"
+)
 
 _MAKES = "its transform makes "
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.building.units import Unit
@@ -18,6 +19,7 @@ from accelerators.package.arrays import WEIGHTS, ArrayWriter
 from accelerators.package.container import checked_key, writing
 from accelerators.package.plan import plan_of
 from accelerators.running.compiled_model import CompiledModel
+from graph.errors import WriteError
 from graph.graph import Graph
 from graph.logs import logger
 from graph.types import Array
@@ -87,7 +89,7 @@ class _Exporting:
             "device": unit.device.label,
             "ops": list(unit.ops),
             "identity": dict(accelerator.identity(unit.config) if unit.identity is None else unit.identity),
-            "config": _travelling(accelerator, unit.config),
+            "config": _travelling(accelerator, unit.config, f"subgraph {unit.name!r} on {unit.device.label!r}"),
             "body": self.member(f"bodies/{number}.onnx", self.onnx(body)),
             "whole": whole,
             "code": self.member(f"code/{number}", self.code(unit, compiled)) if own_form else None,
@@ -130,7 +132,33 @@ class _Exporting:
         return bytes(model.SerializeToString())
 
 
-def _travelling(accelerator: Accelerator, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that may travel: plain values of keys that name no files."""
-    allowed = {name for name, key in accelerator.keys().items() if not key.names_files}
-    return {k: v for k, v in config.items() if k in allowed and (v is None or isinstance(v, (str, int, float, bool)))}
+def _travelling(accelerator: Accelerator, config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The configuration that may travel: the values of keys that name no files, as JSON has them."""
+    written = {}
+    for name, key in accelerator.keys().items():
+        if name not in config or key.names_files:
+            continue
+        try:
+            written[name] = _plain(config[name])
+        except TypeError:
+            if config[name] is key.default:
+                continue
+            raise WriteError(
+                f"the value of {name} cannot be written into a file: {config[name]!r:.80}",
+                where=where,
+                remedy="Give a number, a text, or lists and dictionaries of these; or a key that names files, which stays behind",
+            ) from None
+    return written
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; TypeError if it has none."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    raise TypeError

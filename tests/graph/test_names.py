@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import graph as pt
-from graph.errors import GraphError, ReadError
+from accelerators import compile as compiled
+from graph.errors import GraphError, PartitaError, ReadError
+from graph.nested import graphs_in
 from graph.text import parse
 from graph.verify import verify
+from passes import apply_pass
 
 X = pt.variable("x", "float32", (4,))
 REMEDY = "Give one of the nodes another name=, or its values other names with output_names=[...]."
@@ -121,3 +125,37 @@ def test_the_verifier_finds_what_a_pass_assembled():
 def test_the_text_form_refuses_the_second():
     with pytest.raises(ReadError, match=r"line 2, column 1: there are two values named 'v'\n  'a' makes the first"):
         parse("graph g(x) -> (v) { v = Relu(x) name=a\nv = Neg(x) name=b }")
+
+
+def branch(op: str) -> pt.Graph:
+    p = pt.variable("p", "float32", (3,))
+    return pt.Graph([pt.op("Exp", pt.op(op, p))], [p], name=op.lower())
+
+
+def test_ops_that_graphs_named_get_other_names_where_those_of_several_bodies_meet() -> None:
+    x, c = pt.variable("x", "float32", (3,)), pt.variable("c", "bool", ())
+    shared = branch("Neg")
+    first = pt.op("If", c, then_branch=shared, else_branch=branch("Abs")).evolve(captures=(x[0],))
+    second = pt.op("If", c, then_branch=shared, else_branch=branch("Neg")).evolve(captures=(x[0],))
+    g = pt.Graph([pt.op("Exp", pt.op("Add", first, second))], [x, c])
+    names = [node.name for graph in graphs_in(g) for node in graph.nodes if node.is_op]
+    assert sorted(names) == ["abs_0", "add_0", *(f"exp_{i}" for i in range(5)), "if_0", "if_1", "neg_0", "neg_1", "neg_2"]
+    assert first.attrs["then_branch"] is shared and [node.name for node in shared.nodes] == ["p", "neg_0", "exp_0"]
+    for name in ("InferShape", "FoldConstants", "SimplifyIdentities"):
+        g = apply_pass(g, name)
+    array = np.array([-1, 0, 1], np.float32)
+    for chosen in (True, False):
+        (result,) = compiled(g, "reference")(array, np.array(chosen))
+        other = np.exp(-array) if chosen else np.exp(np.abs(array))
+        np.testing.assert_allclose(result, np.exp(other + np.exp(-array)), rtol=1e-6)
+
+
+def test_names_that_somebody_gave_stay_and_are_an_error() -> None:
+    def named(op: str) -> pt.Graph:
+        p = pt.variable("p", "float32", (3,))
+        return pt.Graph([pt.op(op, p, name="mine")], [p])
+
+    x, c = pt.variable("x", "float32", (3,)), pt.variable("c", "bool", ())
+    node = pt.op("If", c, then_branch=named("Neg"), else_branch=named("Abs")).evolve(captures=(x[0],))
+    with pytest.raises(PartitaError, match="two nodes bear the name 'mine'"):
+        verify(pt.Graph([node], [x, c]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import partita as pt
 from graph import Graph, Node, op, variable
 from partition import ContainOpSelector, Pattern, PatternProperty, SubgraphSelector
 from passes import apply_pass
@@ -104,3 +106,38 @@ def test_what_only_comes_after_an_inner_value_does_not_use_it() -> None:
     result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(Pattern("Relu", "Neg")))
     assert groups_of(result) == [{"a", "b"}]
     check_partition_of(g, result)
+
+
+def test_control_inside_the_branch_of_an_if_is_restored_without_a_trace():
+    text = """
+    graph g(x: float32[3], c: bool[]) -> (y) {
+      y = If(c) {
+        then_branch=graph t(p) -> (u) { a = Exp(p)
+          b = Abs(p)
+          u = Neg(b) after(a) },
+        else_branch=graph e(q) -> (v) { v = Tanh(q) },
+      } captures(x)
+    }"""
+    g = pt.parse(text)
+    branch = dict(g["y"].bodies)["then_branch"]
+    prop = pt.PatternProperty(pt.ContainOpSelector({"Abs", "Neg"}), "p")
+    part = pt.apply_pass(branch, "PartitionGraph", subgraph_property=prop)
+    node = g["y"].evolve(attrs={**g["y"].attrs, "then_branch": part})
+    whole = pt.Graph([node], list(g.inputs), name="g")
+    assert "partita.after" in str(whole)
+    assert str(pt.apply_pass(whole, "InlineSubgraphs")) == str(g)
+
+
+@pytest.mark.parametrize("devices", ["HETERO:onnxruntime,reference", "HETERO:openvino,onnxruntime"])
+def test_a_node_that_only_a_control_dependency_needs_runs_on_engines(devices):
+    for package in ("onnxruntime", "openvino"):
+        if package in devices:
+            pytest.importorskip(package)
+    x = pt.variable("x", "float32", (3,))
+    side = pt.op("Exp", pt.op("Abs", x, name="abs"), name="side")
+    y = pt.op("Neg", x, name="y").evolve(after=(side,))
+    model = pt.compile(pt.Graph([y]), devices)
+    assert [unit.ops for unit in model.units] == [("abs", "side"), ("y",)]
+    assert [len(unit.body.outputs) for unit in model.units] == [1, 1]
+    for _ in range(2):
+        assert model(np.ones(3, np.float32))[0].tolist() == [-1.0] * 3

@@ -101,6 +101,46 @@ def test_a_node_that_merges_without_saying_so_is_refused():
         assert pt.accelerator("alpha").query(g) == {"add": True, "relu": True}
 
 
+LOSSES = {
+    "one": ("a = Exp(x)\n y = Neg(a)", "y = Neg(x)", {"a"}),
+    "two in a row": ("a = Exp(x)\n b = Abs(a)\n y = Neg(b)", "y = Neg(x)", {"a", "b"}),
+    "with an Identity between": ("a = Exp(x)\n i = Identity(a)\n b = Abs(i)\n y = Neg(b)", "y = Neg(x)", {"a", "b"}),
+    "behind an op": ("z = Relu(x)\n a = Exp(z)\n b = Abs(a)\n y = Neg(b)", "z = Relu(x)\n y = Neg(z)", {"a", "b"}),
+    "at the end": ("z = Relu(x)\n a = Exp(z)\n y = Abs(a)", "z = Relu(x)", {"a", "y"}),
+    "all": ("a = Exp(x)\n y = Abs(a)", "", {"a", "y"}),
+    "taken in by what is before": ("z = Relu(x)\n a = Exp(z)\n b = Abs(a)\n y = Neg(b)", "z = my.All(x)\n y = Neg(z)", set()),
+    "taken in as a factor": ("m = Mul(x, w)\n s = Mul(m, w)\n y = Neg(s)", "m = Mul(x, v)\n y = Neg(m)", set()),
+    "values that are only moved": ("a = Transpose(x)\n b = Transpose(a)\n y = Neg(b)", "y = Neg(x)", set()),
+    "a factor of 1": ("o = Mul(x, one)\n y = Neg(o)", "y = Neg(x)", set()),
+    "nobody needs it": ("a = Exp(x)\n b = Abs(a)\n y = Neg(x)", "y = Neg(x)", set()),
+    "of constants": ("e = Exp(w)\n s = Abs(e)\n y = Mul(x, s)", "y = Mul(x, v)", set()),
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_a_chain_that_a_transform_loses_is_refused_if_it_changes_values_and_nothing_took_it_in(case):
+    before, after, lost = LOSSES[case]
+    arrays = {"w": np.full(3, 2, np.float32), "v": np.full(3, 4, np.float32), "one": np.ones(3, np.float32)}
+
+    def graph(lines, last):
+        x = pt.variable("x", "float32", (3,))
+        there = {"x": x, **{name: pt.constant(array, name=name) for name, array in arrays.items()}}
+        for line in filter(None, lines.split("\n ")):
+            name, call = line.split(" = ")
+            op, given = call.rstrip(")").split("(")
+            domain, _, op = op.rpartition(".")
+            there[name] = pt.op(op, *(there[part] for part in given.split(", ")), name=name, domain=domain)
+        return pt.Graph([there[last]], [x], name="g")
+
+    last = "y" if "y =" in after else "z" if "z =" in after else "x"
+    with device("alpha", transform=lambda self, g: graph(after, last)):
+        answers = pt.accelerator("alpha").query(pt.apply_pass(graph(before, "y"), "InferShape"))
+    said = "its transform leaves nothing of it: it changes values, "
+    said += "and no op beside it has become another that could have taken it in"
+    assert {name for name, answer in answers.items() if answer == said} == lost
+    assert lost or set(answers.values()) == {True}
+
+
 def test_a_node_that_is_removed_is_found_by_its_value():
     y = pt.op("Tanh", pt.op("Identity", pt.op("Relu", variable(), name="r"), name="same"), name="t")
     with device("alpha", "Relu Tanh", transform=identities_removed):

@@ -11,6 +11,7 @@ import pytest
 
 import partita as pt
 from accelerators.errors import AcceleratorUnavailable
+from accelerators.interface.keys import Key
 from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import imported_elsewhere
@@ -249,3 +250,15 @@ def test_without_a_place_for_temporary_files_nothing_is_imported(tmp_path, monke
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     with pytest.raises(pt.PartitaError, match=r"net.partita, import_ of device 'cpu': it cannot be imported: .*No such file"):
         pt.import_model(tmp_path / "net.partita")
+
+
+def test_lists_dictionaries_and_numbers_of_numpy_travel_with_the_configuration(tmp_path):
+    keys = {"AXES": Key((1,)), "TABLE": Key(None), "SCALE": Key(1.0), "HOOK": Key(None), "DEFAULT": Key(object())}
+    given = {"AXES": [np.int64(2), (3, 4)], "TABLE": {"a": {"b": [np.float32(0.5), None]}}, "SCALE": np.float64(2.5)}
+    with device("keyed", config_keys=keys, travels_as_body=True):
+        pt.compile(small_net(), "keyed", config=given).export(tmp_path / "net.partita")
+        config = pt.import_model(tmp_path / "net.partita").units[0].config
+        assert [config["AXES"], config["TABLE"], config["SCALE"]] == [[2, [3, 4]], {"a": {"b": [0.5, None]}}, 2.5]
+        with pytest.raises(pt.PartitaError, match="the value of HOOK cannot be written into a file: <built-in function print>"):
+            pt.compile(small_net(), "keyed", config={"HOOK": print}).export(tmp_path / "again.partita")
+    assert not (tmp_path / "again.partita").exists()
