@@ -63,8 +63,9 @@ def choose_precision(
     margin = 1 + 1 / math.sqrt(max(1, len(batches) // 2))
     allowed = tolerance / margin
     if len(batches) < ENOUGH:
-        few = f"choose_precision is given {counted(len(batches), 'input')}: answers to others may be off by more than {tolerance:g}"
-        warnings.warn(f"{few}; give {ENOUGH} or more that are typical", stacklevel=3)
+        few = f"choose_precision is given {counted(len(batches), 'input')}"
+        remedy = f"give {ENOUGH} or more that are typical"
+        warnings.warn(f"{few}: answers to others may be off by more than {tolerance:g}; {remedy}", stacklevel=3)
     typed = infer(with_channel_scales(graph), {name: array.shape for name, array in batches[0].items()}, strict=False)
     locked = locked_of(typed, lock or {})
     measuring = Measuring(typed, batches, Target(device, config), calibration, win, pin, forbid)

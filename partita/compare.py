@@ -101,18 +101,38 @@ def compare(
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
         logarithms = entry.node.op == "Softmax" and not inner
         worst, where = _worst(a, b, logarithms, inner)
-        allowed = tolerance_of(entry, b, precision) if tolerance is None else tolerance
+        allowed = _allowed(entry, b, tolerance, precision, inner)
         steps = isinstance(b, np.ndarray) and b.dtype.name in STEPS and np.isfinite(worst)
         differences.append(Difference(name, worst, where, logarithms, allowed, bool(steps)))
     return differences
 
 
-def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32") -> float:
-    """How far an output may be from the expected value: by the coarsest type on the way to it."""
+def _allowed(entry: NodeEntry, value: Any, tolerance: float | None, precision: str, inner: bool) -> float:
+    """The error that is no fault. Within a model a rounding to the next step is none, whatever tolerance is given."""
+    if tolerance is None:
+        return tolerance_of(entry, value, precision)
+    if isinstance(value, np.ndarray) and value.dtype.name in STEPS:
+        steps = tolerance * float(np.abs(value.astype(np.int16)).max(initial=0))
+        return max(1.0, steps) if inner else steps
+    return max(tolerance, ROUNDED) if inner and is_rounded(reachable([entry.node])) else tolerance
+
+
+def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: bool = True) -> float:
+    """How far an output may be from the expected value: by the coarsest type on the way to it, and by the steps to which
+    values are `rounded` there."""
     if isinstance(value, np.ndarray) and not _is_float(value):
-        return 1.0 if value.dtype.name in STEPS else 0.0
+        return 1.0 if rounded and value.dtype.name in STEPS else 0.0
     own = _of_type(value.dtype.name) if isinstance(value, np.ndarray) else TOLERANCE
-    return max(own, PRECISIONS.get(precision, TOLERANCE), _on_the_way(reachable([entry.node])))
+    way = reachable([entry.node])
+    steps = ROUNDED if rounded and is_rounded(way) else 0.0
+    return max(own, PRECISIONS.get(precision, TOLERANCE), _on_the_way(way), steps)
+
+
+def is_rounded(nodes: Iterable[Node]) -> bool:
+    """Does one of the ops, or of the ops of their bodies, round to few steps?"""
+    return any(
+        (node.op or "").startswith(QUANTIZING) or any(is_rounded(body.nodes) for _, body in node.bodies) for node in nodes
+    )
 
 
 def _on_the_way(nodes: Iterable[Node]) -> float:
@@ -121,8 +141,6 @@ def _on_the_way(nodes: Iterable[Node]) -> float:
         for value in node.outputs if node.is_op else ():
             if isinstance(value.type, TensorType):
                 coarsest = max(coarsest, _of_type(value.type.dtype))
-        if node.op is not None and node.op.startswith(QUANTIZING):
-            coarsest = max(coarsest, ROUNDED)
         for _, body in node.bodies:
             coarsest = max(coarsest, _on_the_way(body.nodes))
     return coarsest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.ops import is_random
 
@@ -23,6 +24,9 @@ INDEXED: Mapping[str, int] = {
 }
 """For each op, the number of the input that holds indices."""
 
+MEASURING = frozenset(("Shape", "Size"))
+"""Ops that read the sizes of a value alone."""
+
 COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
 """Ops whose results are as many as the values say."""
 
@@ -37,13 +41,25 @@ def deciding(node: Node) -> list[NodeEntry]:
     return [entry for entry in read if entry is not None]
 
 
+def deciding_inputs(body: Graph) -> list[Node]:
+    """The graph's inputs whose values decide on sizes, by themselves or through its ops."""
+    wanted: set[NodeEntry] = set()
+    for node in reversed(body.nodes):
+        if node.is_op:
+            wanted.update(deciding(node))
+            measures = node.op in MEASURING and not node.domain
+            if not measures and not wanted.isdisjoint(node.outputs):
+                wanted.update(node.reads)
+    return [node for node in body.inputs if node[0] in wanted]
+
+
 def follows_from_sizes(value: NodeEntry | None) -> bool:
     """Is it computed from constants and sizes alone? Any other value may contradict the sizes that a file states, and the op
     that reads it is then an error while the model runs. Values of many steps count as others."""
     seen, left = set[Node](), [] if value is None else [value.node]
     while left and len(seen) < MOST_STEPS:
         node = left.pop()
-        if node in seen or node.value is not None or (node.op in ("Shape", "Size") and not node.domain):
+        if node in seen or node.value is not None or (node.op in MEASURING and not node.domain):
             continue
         if not node.is_op or node.bodies or is_random(node):
             return False

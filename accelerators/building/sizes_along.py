@@ -15,7 +15,7 @@ from graph.node import Node, NodeEntry
 from graph.ops import is_random
 from graph.rewrite import Rewriter, rewrite
 from graph.types import TensorType
-from passes.deciding import deciding
+from passes.deciding import deciding_inputs
 from passes.labour import ENDLESS
 
 MOST = 512
@@ -108,7 +108,7 @@ class _Search:
     def recipes(self, call: Node) -> dict[Node, list[_Place]]:
         """For each input of the call's body that decides on sizes and follows from sizes: the steps to it, in order."""
         recipes = {}
-        for node in _deciding_inputs(self.rooms[call].body):
+        for node in deciding_inputs(self.rooms[call].body):
             steps = self._steps(self.source((call, node[0])))
             if steps is not None:
                 recipes[node] = steps
@@ -214,18 +214,6 @@ class _Names:
     def of_value(self, name: str) -> str:
         """A free name for a value."""
         return unique(name, self._values)
-
-
-def _deciding_inputs(body: Graph) -> list[Node]:
-    """The inputs whose values decide on sizes, by themselves or through ops of the body."""
-    wanted: set[NodeEntry] = set()
-    for node in reversed(body.nodes):
-        if node.is_op:
-            wanted.update(deciding(node))
-            measures = node.op in _MEASURING and not node.domain
-            if not measures and not wanted.isdisjoint(node.outputs):
-                wanted.update(node.reads)
-    return [node for node in body.inputs if node[0] in wanted]
 
 
 def _can_copy(node: Node) -> bool:

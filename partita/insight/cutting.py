@@ -53,6 +53,12 @@ class Cutter:
         makes = tuple(self.ops[v][output] for v, output in draft.exits)
         return Cut(chosen, body, tuple(draft.entries), makes)
 
+    def siblings(self, member: int) -> list[int]:
+        """The ops before this one that read one of its values too, no constants, and lead not to it; the nearest first."""
+        read = {entry for entry in self.ops[member].reads if entry.node.value is None}
+        above = self.before(member)
+        return [i for i in range(member - 1, -1, -1) if i not in above and not read.isdisjoint(self.ops[i].reads)]
+
     def closed(self, members: Iterable[int]) -> set[int]:
         """The members and every op on a path between two of them: the smallest convex group that holds them. Linear."""
         chosen = set(members)

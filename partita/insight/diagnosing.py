@@ -24,14 +24,15 @@ from partita.compare import PRECISIONS, Difference, check_tolerance, compare
 from partita.device_keys import with_key
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
-from partita.insight.diagnosis import MANY, Diagnosis, Fault, SubgraphCheck
-from partita.insight.searching import Blamed, search
+from partita.insight.diagnosis import ADDED, MANY, Diagnosis, Fault, SubgraphCheck
+from partita.insight.searching import Blamed, first_wrong, search
 from partita.insight.trial import (
     INFINITE,
     NAN,
     NUMBERS,
     RIGHT,
     UNCOMPILED,
+    WRONG,
     Measure,
     Trial,
     Trials,
@@ -152,6 +153,9 @@ class _Task:
                     notes.append(f"{subgraph.call.name}: {trial.message}")
                 if trial.kind != RIGHT:
                     fault, inside = self._fault(subgraph, trial, border.given)
+                elif trial.hides:
+                    fault = self._hidden(subgraph, trial, border.given)
+                    checks[-1] = checks[-1] if fault is None else attrs.evolve(checks[-1], kind=fault.kind)
         outputs = self._outputs(arrays, walk.outputs)
         return Diagnosis(self.graph.name, self.name, self.against, outputs, tuple(checks), fault, inside, tuple(notes))
 
@@ -179,16 +183,30 @@ class _Task:
     def _fault(self, subgraph: _Subgraph, whole: Trial, given: Sequence[Any]) -> tuple[Fault, tuple[Layer, ...]]:
         """The smallest part of a subgraph that is wrong, and the errors of the values where the cut passed."""
         body = subgraph.body
-        known: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(body.inputs, given, strict=True)}
-        known |= self.trusted.values(body, given)
-        trials = Trials(body, subgraph.device, subgraph.config, known, self._measure(subgraph))
+        trials = self._trials(subgraph, given)
         blamed = search(trials, whole)
         tries = blamed.tries
         trials, blamed = self._within_calls(trials, blamed, subgraph)
         tries += blamed.tries + 1 if trials.cutter.graph is not body else 0
-        cut = trials.cutter.cut(blamed.trial.members)
+        return self._told(subgraph, trials, attrs.evolve(blamed, tries=tries), len(whole.members)), _inside(trials)
+
+    def _hidden(self, subgraph: _Subgraph, whole: Trial, given: Sequence[Any]) -> Fault | None:
+        """An op that is wrong by itself where the subgraph is right as far as its roundings let one see."""
+        trials = self._trials(subgraph, given)
+        wrong = first_wrong(trials)
+        if wrong is None:
+            return None
+        return self._told(subgraph, trials, Blamed(wrong, len(trials.tried) + trials.whole), len(whole.members))
+
+    def _trials(self, subgraph: _Subgraph, given: Sequence[Any]) -> Trials:
+        known: dict[NodeEntry, Any] = {node[0]: value for node, value in zip(subgraph.body.inputs, given, strict=True)}
+        known |= self.trusted.values(subgraph.body, given)
+        return Trials(subgraph.body, subgraph.device, subgraph.config, known, self._measure(subgraph))
+
+    def _told(self, subgraph: _Subgraph, trials: Trials, blamed: Blamed, among: int) -> Fault:
+        cut = trials.cut(blamed.trial.members)
         inputs, expected = trials.inputs(cut), trials.expected(cut)
-        fault = Fault(
+        return Fault(
             subgraph.call.name,
             subgraph.device.label,
             tuple(node.name for node in cut.ops),
@@ -196,8 +214,8 @@ class _Task:
             blamed.trial.kind,
             blamed.trial.message or _reason(blamed.trial, [*inputs, *expected], subgraph.config),
             blamed.trial.layers,
-            tries,
-            len(whole.members),
+            blamed.tries,
+            among,
             cut.graph,
             tuple(inputs),
             tuple(expected),
@@ -205,11 +223,10 @@ class _Task:
             subgraph.config,
             self.tolerance,
         )
-        return fault, _inside(trials)
 
     def _within_calls(self, trials: Trials, blamed: Blamed, subgraph: _Subgraph) -> tuple[Trials, Blamed]:
         """The search once more among the ops of the functions that are blamed, where the error stays when they are inlined."""
-        cut = trials.cutter.cut(blamed.trial.members)
+        cut = trials.cut(blamed.trial.members)
         if not any(op.subgraph is not None for op in cut.ops):
             return trials, blamed
         flat, given = apply_pass(inline_calls(cut.graph), "InferShape", strict=False), trials.inputs(cut)
@@ -291,7 +308,9 @@ def _reason(trial: Trial, values: Sequence[Any], config: Mapping[str, Any]) -> s
     if trial.kind in (NAN, INFINITE) and narrow and max(sizes, default=0.0) > HALF / 2:
         return f"numbers as large as {max(sizes):.4g} come to it or from it, and float16 ends at {HALF:.0f}"
     if trial.kind in NUMBERS and len(trial.members) > MANY:
-        return "no smaller group is wrong by itself: small errors of many ops may add up"
+        is_small = trial.kind == WRONG and trial.excess <= ADDED
+        why = "small errors of many ops may add up" if is_small else "it is wrong only as the device runs these ops together"
+        return f"no smaller group is wrong by itself: {why}"
     return ""
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MANY = 8
 """A group of more nodes than that is a sum of small errors rather than one fault."""
 
+ADDED = 100.0
+"""So many times what is allowed small errors may become together."""
+
 LAYERS = 60
 """The rows of a table that `print` shows."""
 
@@ -178,15 +181,24 @@ class Diagnosis:
         if self.fault is not None:
             lines += ["to blame:", *(f"  {line}" for line in str(self.fault).split("\n"))]
         else:
-            lines.append("nothing is to blame" if self.ok else "no subgraph is wrong by itself: small errors add up")
+            lines.append("nothing is to blame" if self.ok else f"no subgraph is wrong by itself: {self._together()}")
         return "\n".join([*lines, *first_of(self.notes)])
+
+    def _together(self) -> str:
+        """The reason why the model is wrong though each of its subgraphs is right."""
+        far = [one for one in self.outputs if not one.ok and not one.worst <= ADDED * one.tolerance]
+        if not far:
+            return "small errors add up"
+        why = "what differs grows from one to the next, or is handed on wrongly"
+        return f"{far[0].output} is too far off for small errors that add up; {why}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
         return {"text/plain": str(self), "image/svg+xml": self.to_svg()}
 
     def __repr__(self) -> str:
-        return f"<Diagnosis of {self.model!r}: {', '.join(self.nodes) or ('right' if self.ok else 'small errors add up')}>"
+        nothing = "right" if self.ok else "no subgraph is wrong by itself"
+        return f"<Diagnosis of {self.model!r}: {', '.join(self.nodes) or nothing}>"
 
 
 def _numbers(layer: Layer) -> str:

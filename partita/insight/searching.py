@@ -29,6 +29,16 @@ class Blamed:
     """How many groups were compiled."""
 
 
+def first_wrong(trials: Trials) -> Trial | None:
+    """The first op whose numbers are wrong by itself, with the trusted run's values to read."""
+    for member, excess in enumerate(trials.alone()):
+        if excess > 1:
+            trial = trials([member])
+            if trial.kind in NUMBERS:
+                return trial
+    return None
+
+
 def search(trials: Trials, whole: Trial) -> Blamed:
     """The smallest group that shows what the whole shows."""
     return _Search(trials, whole).run()
@@ -42,12 +52,13 @@ class _Search:
         trials.add(whole)
 
     def run(self) -> Blamed:
-        return Blamed(self._smallest(), len(self.trials.tried) - 1)
+        return Blamed(self._smallest(), len(self.trials.tried) - 1 + self.trials.whole)
 
     def _smallest(self) -> Trial:
         """A node or a pair if the error begins there; else as many ops as it takes."""
-        for limit in self._limits():
-            group = self._near(self._last_op(limit))
+        for number, limit in enumerate(self._limits()):
+            last = self._last_op(limit)
+            group = self._near(last) or (self._of_all() or self._beside(last) if not number else None)
             if group is not None:
                 return group
         return self._grown(self._last_op(1.0))
@@ -90,9 +101,32 @@ class _Search:
             if self._is_bad(pair):
                 if not is_right and self._is_bad(self.trials([last])):
                     return self.trials([last])
+                before = self.trials.tried.get(tuple(range(last)))
+                if before is not None and self._is_bad(before) and self._is_bad(self.trials([producer])):
+                    return self.trials([producer])  # an op as Mod makes much of what is little before it
                 return self._without_some(pair) if len(pair.members) > 2 else pair
             is_right = is_right or pair.kind == RIGHT
         return self.trials([last]) if self._is_bad(self.trials([last])) else None
+
+    def _of_all(self) -> Trial | None:
+        """The first op that is wrong by itself, of all; where numbers are wrong, one graph shows it of each."""
+        wrong = first_wrong(self.trials) if self.whole.kind in NUMBERS else None
+        return wrong if wrong is not None and self._is_bad(wrong) else None
+
+    def _beside(self, last: int) -> Trial | None:
+        """The op with one that reads the same values, where devices merge these."""
+        siblings = self.cutter.siblings(last)
+        trial = self.trials(self.cutter.closed([*siblings, last])) if siblings else None
+        while trial is not None and self._is_bad(trial):
+            if len(siblings) == 1:
+                return self._without_some(trial) if len(trial.members) > 2 else trial
+            half = len(siblings) // 2
+            for part in (siblings[:half], siblings[half:]):
+                trial = self.trials(self.cutter.closed([*part, last]))
+                if self._is_bad(trial):
+                    siblings = part
+                    break
+        return None
 
     def _likeliest(self, last: int) -> list[int]:
         """The ops that it reads, first those that nothing else reads: devices fuse these."""

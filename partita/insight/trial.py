@@ -12,14 +12,20 @@ from accelerators.arrays.layout import HOST
 from accelerators.building.units import Unit, compile_unit
 from accelerators.errors import CompileError, RunError
 from accelerators.interface.device_list import Device
+from graph.build import constant
+from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.nested import graphs_in
-from graph.node import NodeEntry
+from graph.node import CONSTANT, Node, NodeEntry
 from graph.ops.schemas import is_random
+from graph.rewrite import Rewriter
+from graph.types import TensorType
 from partita.by_layer import Layer, is_numeric, layer_of
-from partita.compare import Difference, compare
+from partita.compare import STEPS, Difference, compare, tolerance_of
 from partita.insight.cutting import Cut, Cutter
 from partita.insight.trusted import is_finite
+from passes.deciding import deciding, deciding_inputs
+from passes.infer import infer
 
 RIGHT, WRONG, NAN, INFINITE, VARIES, RAISES, UNCOMPILED = (
     "right", "wrong numbers", "NaN", "infinity", "not deterministic", "fails while it runs", "does not compile"
@@ -28,6 +34,13 @@ RIGHT, WRONG, NAN, INFINITE, VARIES, RAISES, UNCOMPILED = (
 
 NUMBERS = (WRONG, NAN, INFINITE)
 """What concerns the numbers themselves."""
+
+
+SHIFTED = 0.1
+"""The part of an op's integers that roundings to another step explain."""
+
+MANY = 32
+"""So many of them can be told apart."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -44,6 +57,8 @@ class Trial:
     """How far each output is from the trusted one."""
     message: str = ""
     """What the device said, where it failed."""
+    hides: bool = False
+    """Is it right only because values that are rounded to few steps may be off by one?"""
 
 
 @attrs.frozen(slots=True)
@@ -56,6 +71,49 @@ class Measure:
     """The precision that the device was asked for, which widens the error that the element types allow."""
     runs: int = 2
     """How often each graph runs; the runs have to agree bit by bit."""
+
+
+class _Apart:
+    """The ops of a graph side by side, none of which reads another's result."""
+
+    def __init__(self, ops: Sequence[Node], known: Mapping[NodeEntry, Any]) -> None:
+        self.ops, self.known = ops, known
+        self.reads: list[NodeEntry] = []
+        """For each input the value that it stands for."""
+        self.makes: list[NodeEntry] = []
+        """For each output the value that it is."""
+        self.members: list[int] = []
+        """And the number of its op."""
+        self._inputs: dict[tuple[NodeEntry, bool], Node] = {}
+
+    def graph(self, whole: Graph) -> Graph:
+        """The graph of these ops."""
+        outputs: list[NodeEntry] = []
+        for number, op in enumerate(self.ops):
+            sizes = deciding(op)
+            inputs = [None if entry is None else self._given(entry, entry in sizes, bool(sizes)) for entry in op.inputs]
+            captures = [self._given(entry, False, False) for entry in op.captures]
+            apart = op.evolve(inputs=tuple(inputs), captures=tuple(captures), after=())
+            there = [(old, new) for old, new in zip(op.outputs, apart.outputs, strict=True) if old.name]
+            self.makes += [old for old, _ in there]
+            self.members += [number] * len(there)
+            outputs += [new for _, new in there]
+        self.reads = [entry for (entry, _), node in self._inputs.items() if node.is_variable]
+        variables = [node for node in self._inputs.values() if node.is_variable]
+        graph = Graph(outputs, variables, whole.name, whole.opsets, output_names=[f"value{i}" for i in range(len(outputs))])
+        return infer(graph, strict=False)
+
+    def _given(self, entry: NodeEntry, is_size: bool, is_static: bool) -> NodeEntry:
+        """What stands for a value: a constant for sizes, else an input."""
+        if entry.node.value is not None:
+            return entry
+        key = entry, is_size or is_static
+        if key not in self._inputs:
+            value, name = np.asarray(self.known[entry]), f"value{len(self._inputs)}/given"
+            known = TensorType(value.dtype.name, value.shape) if is_static and value.dtype.kind not in "OSU" else entry.type
+            node = constant(value, name=name) if is_size else Node(name, None, output_names=(name,), output_types=(known,))
+            self._inputs[key] = node
+        return self._inputs[key][0]
 
 
 def tried_unit(unit: Unit, inputs: Sequence[Any], expected: Sequence[Any], measure: Measure) -> Trial:
@@ -83,6 +141,8 @@ class Trials:
         self.measure = measure
         self.tried: dict[tuple[int, ...], Trial] = {}
         """What came of each group."""
+        self.whole = 0
+        """How often the whole was compiled with its ops apart."""
 
     def add(self, trial: Trial) -> None:
         """A group whose trial was made elsewhere."""
@@ -92,8 +152,43 @@ class Trials:
         """Compile these ops alone, and run them on the values that the trusted run gives them."""
         key = tuple(sorted(members))
         if key not in self.tried:
-            self.tried[key] = self._tried(self.cutter.cut(key))
+            self.tried[key] = self._tried(self.cut(key))
         return self.tried[key]
+
+    def cut(self, members: Sequence[int]) -> Cut:
+        """These ops as a graph. Where sizes follow from values that it is given, it is of the trusted run's sizes alone, since no
+        device could compile it before it knows them."""
+        cut = self.cutter.cut(members)
+        frozen = {node: np.asarray(self.known[entry]) for node, entry in zip(cut.graph.inputs, cut.reads, strict=True)}
+        sizes = deciding_inputs(cut.graph)
+        if not sizes:
+            return cut
+
+        rewriter = Rewriter(cut.graph)
+        for node in cut.graph.nodes:
+            rewriter.keep(node, node.evolve(op=CONSTANT, value=frozen[node]) if node in sizes else None)
+        left = [(node, entry) for node, entry in zip(cut.graph.inputs, cut.reads, strict=True) if node not in sizes]
+        graph = rewriter.finish(inputs=[node for node, _ in left])
+        shapes = {node.name: frozen[node].shape for node, _ in left if isinstance(node[0].type, TensorType)}
+        return attrs.evolve(cut, graph=infer(graph, shapes, strict=False), reads=tuple(entry for _, entry in left))
+
+    def alone(self) -> list[float]:
+        """Each op's own error over what is allowed, from one graph in which every op reads the trusted run's values; nothing
+        where the device does not compile that."""
+        seen = _Apart(self.cutter.ops, self.known)
+        self.whole += 1
+        try:
+            graph = seen.graph(self.cutter.graph)
+            unit = compile_unit("each op alone", self.device, graph, self.config)
+            outputs = _run(unit, [self.known[entry] for entry in seen.reads])
+        except PartitaError:
+            return []
+        excesses = [0.0] * len(self.cutter.ops)
+        expected = [self.known[entry] for entry in seen.makes]
+        differences = compare(graph, outputs, expected, self.measure.tolerance, self.measure.precision, inner=True)
+        for member, difference, a, b in zip(seen.members, differences, outputs, expected, strict=True):
+            excesses[member] = max(excesses[member], _excess(difference), _shifted(a, b))
+        return excesses
 
     def _tried(self, cut: Cut) -> Trial:
         try:
@@ -127,9 +222,12 @@ def _tried(
     )
     differences = compare(unit.body, outputs, expected, measure.tolerance, measure.precision, inner=True)
     excess = max(map(_excess, differences), default=0.0)
+    if len(members) == 1:
+        excess = max([excess, *map(_shifted, outputs, expected)])
     if not all(_same_bits(outputs, other) for other in again):
         return Trial(members, VARIES, np.inf, layers, "two runs on the same inputs differ")
-    return Trial(members, _kind(outputs, expected, excess), excess, layers)
+    hides = _hides(unit.body, differences, expected, measure)
+    return Trial(members, _kind(outputs, expected, excess), excess, layers, hides=hides)
 
 
 def draws_numbers(graph: Graph) -> bool:
@@ -151,6 +249,22 @@ def _excess(difference: Difference) -> float:
     if not difference.worst:
         return 0.0
     return difference.worst / difference.tolerance if difference.tolerance else float("inf")
+
+
+def _shifted(a: Any, b: Any) -> float:
+    """More than 1 if so many integers of a single op are off by a step that no rounding explains it."""
+    if not isinstance(b, np.ndarray) or b.dtype.name not in STEPS or b.size < MANY or np.shape(a) != b.shape:
+        return 0.0
+    return float((np.asarray(a) != b).mean()) / SHIFTED
+
+
+def _hides(graph: Graph, differences: Sequence[Difference], expected: Sequence[Any], measure: Measure) -> bool:
+    """Is an error larger than what would be allowed if nothing were rounded to few steps?"""
+    for entry, difference, value in zip(graph.outputs, differences, expected, strict=True):
+        own = tolerance_of(entry, value, measure.precision, rounded=False)
+        if own < difference.worst and (measure.tolerance is None or measure.tolerance < difference.worst):
+            return True
+    return False
 
 
 def _kind(outputs: Sequence[Any], expected: Sequence[Any], excess: float) -> str:

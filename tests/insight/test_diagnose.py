@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import select
+import warnings
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,9 +15,11 @@ import pytest
 import partita as pt
 from accelerators.isolation import messages
 from accelerators.showing.timeline import timeline_svg
+from graph.interpret import evaluate_node
 from graph.pictures.layered import layered_svg
+from partita.compare import Difference
 from partita.insight.cutting import Cutter
-from tests.graphs.small_models import convolutions, transformer
+from tests.graphs.small_models import Weights, convolutions, inputs_of, transformer
 from tests.insight.crashing import HANGS, Crashing, Hanging
 from tests.insight.planting import KINDS, Plant, faulty, plant_at, sites
 from tests.insight.small_devices import device_of
@@ -225,6 +228,88 @@ def test_small_errors_that_add_up_are_not_laid_on_a_node() -> None:
         diagnosis = pt.diagnose(graph, device, np.ones(4, np.float32), tolerance=1e-3)
     assert len(diagnosis.nodes) > 8
     assert diagnosis.fault.message == "no smaller group is wrong by itself: small errors of many ops may add up"
+
+
+def quantized(device: str) -> tuple[pt.Graph, np.ndarray]:
+    """A float model with its products as integers between QuantizeLinear and DequantizeLinear, and ops of floats behind them."""
+    graph, array = transformer(), inputs_of(transformer())[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pt.choose_precision(graph, array, 1.0, device, win="memory").apply(graph), array
+
+
+def test_a_step_of_an_integer_is_no_error_whatever_tolerance_is_given() -> None:
+    """A device that rounds halves the other way; the fault was laid on it."""
+
+    def away(node: Any, inputs: Any) -> Any:
+        scaled = np.float64(inputs[0]) / inputs[1] + (np.float64(inputs[2]) if len(inputs) > 2 else 0)
+        rounded = np.rint(scaled)
+        flipped = np.where(np.arange(scaled.size).reshape(scaled.shape) % 50 == 7, rounded + 1, rounded)
+        limits = np.iinfo(inputs[2].dtype)
+        return [flipped.clip(limits.min, limits.max).astype(inputs[2].dtype)]
+
+    graph, array = quantized("reference")
+    with device_of(away, "QuantizeLinear") as device:
+        for tolerance in (None, 1e-3):
+            assert pt.diagnose(graph, device, array, tolerance=tolerance).fault is None, tolerance
+
+
+@pytest.mark.parametrize("op", ["Gelu", "Softmax", "LayerNormalization", "Add"])
+@pytest.mark.parametrize("tolerance", [None, 1e-3])
+def test_one_in_a_hundred_is_found_in_a_quantized_model(op: str, tolerance: float | None) -> None:
+    """Two in a hundred are allowed behind a QuantizeLinear, and the fault hid there."""
+
+    def off(node: Any, inputs: Any) -> Any:
+        return [value * value.dtype.type(1.01) for value in evaluate_node(node, inputs, graph.opsets)]
+
+    graph, array = quantized("reference")
+    with device_of(off, op) as device:
+        diagnosis = pt.diagnose(graph, device, array, tolerance=tolerance)
+    assert diagnosis.fault is not None and diagnosis.fault.ops == (op,)
+    assert diagnosis.fault.kind == "wrong numbers" and not diagnosis.ok
+    assert any(check.kind == "wrong numbers" for check in diagnosis.subgraphs)
+
+
+@pytest.mark.parametrize("output", [np.nan, 2e33])
+def test_what_is_far_off_is_not_said_to_be_small_errors(output: float) -> None:
+    difference = Difference("y", np.inf if np.isnan(output) else output, (0,), False)
+    diagnosis = pt.Diagnosis("m", "d", "reference", (difference,), (), None)
+    assert "no subgraph is wrong by itself: y is too far off for small errors that add up" in str(diagnosis)
+    near = pt.Diagnosis("m", "d", "reference", (Difference("y", 0.002, (0,), False),), (), None)
+    assert "no subgraph is wrong by itself: small errors add up" in str(near)
+
+
+def test_ops_of_one_value_that_are_wrong_only_together_are_found_soon() -> None:
+    """A device that merges products of one value."""
+    x = pt.variable("x", "float32", (4, 16))
+    before = [pt.op("Tanh", x, name="first")]
+    before += [pt.op("Tanh", before[-1], name=f"more{i}") for i in range(20)]
+    weights = Weights(3)
+    names = ["query", *(f"keys{i}" for i in range(10)), "values"]
+    value: Any = pt.op("Concat", *(pt.op("MatMul", before[-1], weights(16, 16, fan_in=16), name=name) for name in names), axis=1)
+    for i in range(20):
+        value = pt.op("Tanh", value, name=f"after{i}")
+    with faulty("reference", Plant("fused", "values", "query")) as device:
+        diagnosis = pt.diagnose(pt.Graph([value], name="siblings"), device)
+    assert diagnosis.fault is not None and set(diagnosis.nodes) == {"query", "values"}
+    assert diagnosis.fault.tries <= 18, diagnosis.fault.tries
+
+
+@pytest.mark.parametrize("node", ["shaped", "rest", "row", "last"])
+def test_on_cpu_at_any_size_a_fault_is_laid_on_one_op(node: str) -> None:
+    """Sizes that a cut is given are those of the trusted run: nothing that read a computed size could be compiled by itself."""
+    pytest.importorskip("tvm")
+    x = pt.variable("x", "float32", ("n", "t", 8))
+    first = pt.op("Tanh", pt.op("Exp", x, name="large"), name="first")
+    sizes = pt.op("Concat", pt.op("Shape", first, end=2), pt.constant(np.array([2, 4])), axis=0, name="sizes")
+    shaped = pt.op("Reshape", first, sizes, name="shaped")
+    rest = pt.op("Mod", shaped, pt.constant(np.float32(0.3)), name="rest", fmod=1)
+    row = pt.op("Gather", rest, pt.constant(np.array([1, 0])), axis=2, name="row")
+    last = pt.op("Relu", pt.op("Sin", row, name="sine"), name="last")
+    array = np.random.default_rng(0).standard_normal((2, 3, 8)).astype(np.float32)
+    with faulty("cpu", Plant("off", node)) as device:
+        diagnosis = pt.diagnose(pt.Graph([last], [x], name="any"), device, array)
+    assert diagnosis.nodes == (node,), str(diagnosis)
 
 
 def test_a_compiled_model_and_its_own_devices() -> None:
