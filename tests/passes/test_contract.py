@@ -156,7 +156,8 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
         lambda: pt.op("BiasGelu", x("N", "C"), ones(3), domain="com.microsoft"), [(2, 3)], [(2, 4), (2, 2)], OPERANDS,
     ),
     "two constants of an op without a rule": (
-        lambda: pt.op("Add", pt.op("STFT", x("N", "T", 1), scalar(2), ones(4), scalar(4)), ones(1, 3, 3, 2)), [(1, 8, 1)], [(1, 10, 1)],
+        lambda: pt.op("Add", pt.op("STFT", x("N", "T", 1), scalar(2), ones(4), scalar(4)), ones(1, 3, 3, 2)), [(1, 8, 1)],
+        [(1, 10, 1)],
         OPERANDS,
     ),
     "an op without a rule": (
