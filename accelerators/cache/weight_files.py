@@ -74,7 +74,7 @@ def _write(path: Path, data: Any) -> None:
 
 def read_weights(folder: Path, rows: Sequence[Row]) -> tuple[Array, ...]:
     """The arrays, mapped from disk, each file once in a process and checked then; Damaged if one is not what was written."""
-    names = list(dict.fromkeys(_checked(row[0]) for row in rows))
+    names = list(dict.fromkeys(_checked(name) for name, _, _, shape in rows if 0 not in shape))  # Empty arrays are in no file.
     with Pool(hands()) as pool:
         files = dict(zip(names, pool.map(lambda name: _mapped(folder / name), names), strict=True))
     return tuple([_array(files, *row) for row in rows])

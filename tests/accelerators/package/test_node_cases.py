@@ -28,8 +28,8 @@ How = Literal["cache", "export"]
 
 SAMPLE = {
     "attention": "test_attention_4d_gqa", "cast": "test_cast_FLOAT_to_BFLOAT16", "gru": "test_gru_defaults",
-    "qlinearconv": "test_qlinearconv", "resize": "test_resize_upsample_sizes_cubic", "softmax": "test_softmax_axis_1",
-    "topk": "test_top_k",
+    "qlinearconv": "test_qlinearconv", "resize": "test_resize_upsample_sizes_cubic", "shape": "test_shape_start_greater_than_end",
+    "softmax": "test_softmax_axis_1", "topk": "test_top_k",
 }
 """Cases of several kinds of kernels, by ONNX's file."""
 
