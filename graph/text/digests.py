@@ -17,32 +17,44 @@ from graph.types import Array, dtype_name
 DIGITS = 20
 """How many hexadecimal digits of the SHA-256 sum a reference shows."""
 
-_digest_of: dict[int, tuple[weakref.ref[Array], str]] = {}
-_arrays_of: dict[str, dict[int, weakref.ref[Array]]] = {}
+
+class _Reference(weakref.ref[Array]):
+    """A weak reference to an array whose hash is known."""
+
+    __slots__ = ("key", "text")
+
+    key: int
+    text: str
+
+
+_digest_of: dict[int, _Reference] = {}
+_arrays_of: dict[str, dict[int, _Reference]] = {}
 
 
 def digest(array: Array) -> str:
     """The array's hash over dtype, shape and content. Remembered (weakly): arrays in a graph never change."""
-    key = id(array)
-    known = _digest_of.get(key)
-    if known is not None and known[0]() is array:
-        return known[1]
-    text = _computed(array)
+    known = _digest_of.get(id(array))
+    if known is not None and known() is array:
+        return known.text
+    reference = _Reference(array, _forget)
+    reference.key, reference.text = id(array), _computed(array)
+    _digest_of[reference.key] = reference
+    _arrays_of.setdefault(reference.text, {})[reference.key] = reference
+    return reference.text
 
-    def forget(_: weakref.ref[Array]) -> None:
-        entry = _digest_of.get(key)
-        if entry is not None and entry[0] is reference:
-            del _digest_of[key]
-        same = _arrays_of.get(text, {})
-        if same.get(key) is reference:
-            del same[key]
-            if not same:
-                del _arrays_of[text]
 
-    reference = weakref.ref(array, forget)
-    _digest_of[key] = (reference, text)
-    _arrays_of.setdefault(text, {})[key] = reference
-    return text
+def _forget(
+    gone: _Reference, digest_of: dict[int, _Reference] = _digest_of, arrays_of: dict[str, dict[int, _Reference]] = _arrays_of
+) -> None:
+    """Drop what is remembered of an array that is gone. It reads no names of the module, which are gone before other modules'
+    arrays when the process ends."""
+    if digest_of.get(gone.key) is gone:
+        del digest_of[gone.key]
+    same = arrays_of.get(gone.text, {})
+    if same.get(gone.key) is gone:
+        del same[gone.key]
+        if not same:
+            del arrays_of[gone.text]
 
 
 def remembered(sought: str) -> Array | None:

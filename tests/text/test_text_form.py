@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graph import Graph, ReadError, TensorType, WriteError, call, constant, op, variable
-from graph.text import parse, print_graph
+from graph.text import digests, parse, print_graph
+from graph.text.digests import digest, remembered
 from tests.text.same import difference
 
 NET = """\
@@ -206,3 +210,33 @@ def test_a_constant_or_an_input_that_does_more_has_no_written_form() -> None:
     for node in (two, foreign, reading):
         with pytest.raises(WriteError, match="a constant makes one value and does nothing else"):
             str(Graph([op("Relu", node, name="y")]))
+
+
+LATE = """
+import gc, sys, types
+early = sys.modules["early"] = types.ModuleType("early")
+import numpy as np
+import graph.text.digests as late
+early.arrays = [np.arange(i) for i in range(3)]
+digests = [late.digest(array) for array in early.arrays]
+early.late, late.early = late, early
+gc.freeze()
+print(len(set(digests)))
+"""
+"""Both modules live until their names are taken from them, the arrays' after those of digests."""
+
+
+def test_arrays_that_go_with_the_end_of_a_process_are_forgotten_in_silence() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", LATE], cwd=root, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_equal_arrays_are_remembered_as_long_as_one_of_them_lives() -> None:
+    first, second = np.full(7, 41.5), np.full(7, 41.5)
+    text = digest(first)
+    assert digest(second) == text and digest(np.full(7, 41.25)) != text
+    del first
+    assert remembered(text) is second
+    del second
+    assert remembered(text) is None and text not in digests._arrays_of

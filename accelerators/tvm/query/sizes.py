@@ -5,6 +5,7 @@ from it.
 from __future__ import annotations
 
 import weakref
+from functools import partial
 
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
@@ -31,7 +32,10 @@ def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
 SMALL = 200
 """A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
 
-_last: dict[bool, tuple[weakref.ref[Graph], frozenset[NodeEntry]]] = {}
+Settled = tuple["weakref.ref[Graph]", frozenset[NodeEntry]]
+"""A graph and its values that are known once its sizes are."""
+
+_last: dict[bool, Settled] = {}
 """The small and the large graph asked about last, with their values while they live: the values hold weights."""
 
 
@@ -42,15 +46,16 @@ def _settled(graph: Graph) -> frozenset[NodeEntry]:
     if known is not None and known[0]() is graph:
         return known[1]
     settled = frozenset(_find_settled(graph))
-    _last[small] = weakref.ref(graph, lambda gone: _forget(small, gone)), settled
+    _last[small] = weakref.ref(graph, partial(_forget, _last, small)), settled
     return settled
 
 
-def _forget(small: bool, gone: weakref.ref[Graph]) -> None:
-    """Drop what is remembered of a graph that is gone. This may run at any time, in any thread, so it waits for no lock."""
-    known = _last.get(small)
+def _forget(last: dict[bool, Settled], small: bool, gone: weakref.ref[Graph]) -> None:
+    """Drop what is remembered of a graph that is gone. This may run at any time, in any thread, so it waits for no lock; when the
+    process ends the module's names are gone before, so it reads none."""
+    known = last.get(small)
     if known is not None and known[0] is gone:
-        _last.pop(small, None)
+        last.pop(small, None)
 
 
 def _find_settled(graph: Graph) -> set[NodeEntry]:
