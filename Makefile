@@ -1,5 +1,5 @@
 # Each target makes what it needs and can be run again; PYTHON=python3.12 chooses the interpreter.
-.PHONY: help demo test check-all check-gpu soak bounds lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
+.PHONY: help demo test check-all check-gpu soak bounds mutants lint docs page bench bench-partition bench-latency bench-compile bench-threads bench-precision bench-gpu clean
 .NOTPARALLEL:
 
 # What check-all installs as torch; for a smaller download, a build for the CPU alone can be named here.
@@ -32,6 +32,10 @@ bounds: .soak-venv  ## the core's tests with the lowest and with the newest vers
 .PHONY: .soak-venv
 .soak-venv:
 	@.ci/venv .venv dev,test
+
+mutants:  ## change the code by chance, a place at a time: tests have to notice it (hours; ARGS="--count 30")
+	@.ci/venv .venv dev,test,mutants
+	@.venv/bin/python -m tests.mutants $(ARGS)
 
 lint:  ## ruff and mypy alone
 	@.ci/venv .venv dev,test

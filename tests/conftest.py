@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,28 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that hangs fails by itself: after LIMIT seconds, or more where other programs share the processor."""
+    crowded = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    limit = (SLOW_LIMIT if item.get_closest_marker("slow") else LIMIT) * crowded
+
+    def fail(*ignored: object) -> None:
+        pytest.fail(f"the test takes more than {limit:.0f} s", pytrace=True)
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+LIMIT, SLOW_LIMIT = 120.0, 3600.0
+"""The seconds that a test may take on an idle machine, and one that is marked slow."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
