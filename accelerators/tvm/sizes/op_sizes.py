@@ -121,7 +121,7 @@ def _squeeze(reading: Reading, node: Node) -> Sequence[Sizes]:
     if axes is None and any(isinstance(size, Extent) for size in sizes):
         raise CompileError("Squeeze names no dimensions, and one may be 1 or not")
     chosen = {axis % len(sizes) for axis in axes} if axes is not None else {d for d, size in enumerate(sizes) if size == 1}
-    if any(sizes[d] != 1 for d in chosen):
+    if not all(reading.are_same(sizes[d], 1) for d in chosen):
         raise CompileError(f"Squeeze of a dimension of {next(sizes[d] for d in chosen if sizes[d] != 1)}")
     return (tuple([size for d, size in enumerate(sizes) if d not in chosen]),)
 

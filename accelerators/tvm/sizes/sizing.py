@@ -202,14 +202,15 @@ def is_for_any_size(graph: Graph) -> bool:
 
 
 def _hold_to_types(node: Node, reading: Reading, symbols: Symbols) -> None:
-    """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at."""
+    """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at. A
+    stated 1 is solved for, as torch states it of a batch of 1 that a model was exported with: the form is for such calls alone."""
     for entry in node.outputs:
         stated = entry.type.shape if isinstance(entry.type, TensorType) else None
         if not entry.name or stated is None:
             continue
         worked_out = reading.sizes(entry)
         pairs = [(a, b) for a, b in zip(map(symbols.stated, stated), worked_out, strict=False) if a is not None and a != b]
-        are_open = all(isinstance(a, Extent) and isinstance(b, Extent) and reading.are_same(a, b) for a, b in pairs)
+        are_open = all((a == 1 or isinstance(a, Extent)) and isinstance(b, Extent) and reading.are_same(a, b) for a, b in pairs)
         if len(stated) != len(worked_out) or not are_open:
             raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(worked_out)}")
 

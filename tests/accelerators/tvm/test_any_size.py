@@ -283,6 +283,40 @@ def test_sizes_that_contradict_each_other_are_an_error() -> None:
         model(numbers(2, 4), numbers(3, 4))
 
 
+def exported_with_a_batch_of_one(where: str) -> pt.Graph:
+    """Attention in which a batch of 1 was put in, as torch's exporters do beside a symbol at the input."""
+    x = pt.variable("x", "float32", ("N", "S", 32))
+    read = pt.op("Squeeze", x, pt.constant(np.array([0]))) if where == "squeezed" else x
+    rows: pt.Node = pt.op("MatMul", read, pt.constant(numbers(32, 32)))
+    if where == "stated":
+        rows = rows.evolve(output_types=(pt.TensorType("float32", (1, "S", 32)),))
+    heads = pt.op("Reshape", rows, pt.constant(np.array([0, 0, 2, 16] if where == "stated" else [1, -1, 2, 16])))
+    heads = pt.op("Transpose", heads, perm=[0, 2, 1, 3])
+    scores = pt.op("MatMul", heads, pt.op("Transpose", heads, perm=[0, 1, 3, 2]))
+    mixed = pt.op("Transpose", pt.op("MatMul", pt.op("Softmax", scores, axis=-1), heads), perm=[0, 2, 1, 3])
+    joined = pt.op("Reshape", mixed, pt.constant(np.array([0, 0, 32] if where == "stated" else [1, -1, 32])))
+    return pt.Graph([pt.op("LayerNormalization", pt.op("Add", x, joined), pt.constant(numbers(32)))])
+
+
+@pytest.mark.parametrize("where", ["stated", "reshaped", "squeezed"])
+def test_a_batch_of_one_inside_is_an_assumption(where: str) -> None:
+    """All lengths of one sequence have one form; more sequences are computed, or refused, as the ops say."""
+    graph = exported_with_a_batch_of_one(where)
+    model = check(graph, [{"x": numbers(1, length, 32)} for length in (1, 3, 7, 40)])
+    reference = pt.compile(graph, "reference")
+    for batch, length in ((2, 5), (3, 1)):
+        x = numbers(batch, length, 32)
+        try:
+            wanted = reference(x)[0]
+        except pt.PartitaError as error:
+            with pytest.raises(pt.PartitaError, match=re.escape(error.cause)):
+                model(x)
+        else:
+            np.testing.assert_allclose(model(x)[0], wanted, rtol=1e-4, atol=1e-5)
+    x = numbers(1, 9, 32)
+    np.testing.assert_allclose(model(x)[0], reference(x)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_a_graph_that_states_other_sizes_is_compiled_for_each() -> None:
     x = pt.variable("x", "float32", ("N", 4))
     stated = pt.op("Relu", x, name="y").evolve(output_types=(pt.TensorType("float32", (3, 4)),))
