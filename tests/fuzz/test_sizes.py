@@ -34,7 +34,6 @@ SOME_MISFITS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME_MISFITS)
 def test_a_size_that_contradicts_a_constant_is_an_error(name: str, campaign: Campaign) -> None:
     before = len(campaign.tally.failures)
@@ -44,7 +43,6 @@ def test_a_size_that_contradicts_a_constant_is_an_error(name: str, campaign: Cam
     assert verdicts["held"], verdicts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_networks_of_any_size_answer_as_onnxruntime_or_refuse(kind: str, campaign: Campaign) -> None:
     before = len(campaign.tally.failures)
@@ -53,7 +51,6 @@ def test_networks_of_any_size_answer_as_onnxruntime_or_refuse(kind: str, campaig
     assert sum(campaign.tally.verdicts[f"network {kind}"].values()) == CALLS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Concat", "Slice", "LayerNormalization", "ScatterElements", "QLinearMatMul"])
 def test_ops_with_sizes_left_open(name: str, campaign: Campaign) -> None:
     before = len(campaign.tally.failures)
