@@ -192,7 +192,11 @@ class TvmAccelerator(Accelerator):
         from accelerators.tvm.bodies.indices import with_flags
         from accelerators.tvm.bodies.lifting import lift_weights
         from accelerators.tvm.kernels.fusion import fuse
+        from accelerators.tvm.sizes.sizing import is_for_any_size
+        from passes.infer.contract import require_agreement
 
+        if not is_for_any_size(graph):
+            require_agreement(graph)
         device = self.configured(config)
         ready, complaints = device._ready(graph)
         laid_out = device._laid_out(ready, machine)

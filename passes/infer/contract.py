@@ -84,6 +84,11 @@ class Contract:
         self._requirements = [r for r in reading.requirements if symbols_of(r.left, r.right) <= given]
 
 
+def require_agreement(graph: Graph) -> None:
+    """TypeMismatch where the static sizes of a graph contradict each other, a constant, an index or an attribute."""
+    Reading(graph, [_symbolic(node) for node in graph.inputs])
+
+
 def _symbolic(node: Node) -> Sizes | None:
     """The sizes of an input, a symbol for each that is not static."""
     known = node[0].type

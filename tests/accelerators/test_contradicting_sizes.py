@@ -69,14 +69,14 @@ def test_the_same_error_whichever_way_a_model_runs(way: str, tmp_path: Path) -> 
 def test_a_text_longer_than_its_table_of_positions() -> None:
     """The commonest of such calls: more tokens than there are positions."""
     tokens = pt.variable("tokens", "int64", ("N", "T"))
-    table, words = (pt.constant(numbers(count, 8)) for count in (16, 30))
+    table, words = numbers(16, 8), numbers(30, 8)
     begin, zero = (pt.constant(np.array(value, np.int64)) for value in ([0], [0]))
     positions = pt.op("Slice", pt.constant(np.arange(16)), begin, pt.op("Shape", tokens, start=1, end=2), zero)
-    graph = pt.Graph([pt.op("Add", pt.op("Gather", words, tokens), pt.op("Gather", table, positions))])
+    graph = pt.Graph([pt.op("Add", pt.op("Gather", pt.constant(words), tokens), pt.op("Gather", pt.constant(table), positions))])
     model = pt.compile(graph, "cpu")
     for length in (5, 16, 1):
         given = np.full((2, length), 7)
-        np.testing.assert_array_equal(model(given)[0], words.value[given] + table.value[:length])
+        np.testing.assert_array_equal(model(given)[0], words[given] + table[:length])
     for length in (17, 20, 40):
         with pytest.raises(pt.InputError, match=f"the sizes of the operands do not go together: {length} and 16"):
             model(np.full((2, length), 7))
@@ -94,8 +94,8 @@ def test_nothing_is_compiled_for_sizes_that_contradict_something() -> None:
 def test_sizes_that_values_decide_are_held_where_they_come_up() -> None:
     """The number of elements that are not zero is known once the op has run: the subgraph behind it refuses its size."""
     x = pt.variable("x", "float32", (4,))
-    found = pt.op("Cast", pt.op("NonZero", x), to=1)
-    graph = pt.Graph([pt.op("Add", pt.op("Relu", found), pt.constant(np.ones((1, 3), np.float32)), name="sum")])
+    places = pt.op("Cast", pt.op("NonZero", x), to=1)
+    graph = pt.Graph([pt.op("Add", pt.op("Relu", places), pt.constant(np.ones((1, 3), np.float32)), name="sum")])
     model = pt.compile(graph, "HETERO:cpu,reference")
     assert {unit.device.label for unit in model.units} == {"cpu", "reference"}
     np.testing.assert_array_equal(model(np.array([1, 0, 1, 1], np.float32))[0], [[1, 3, 4]])
@@ -121,6 +121,18 @@ def test_constant_indices_are_held_against_the_dimension_that_they_count(build: 
     for device in (model, oracle):
         with pytest.raises(pt.InputError, match="a dimension and the indices into it do not go together"):
             device(numbers(*beyond))
+
+
+@pytest.mark.parametrize("device", ["cpu", "HETERO:cpu,reference"])
+def test_static_sizes_that_contradict_each_other_are_no_answer(device: str) -> None:
+    """A slice of six positions that is to have seven, and a bound that is no single number."""
+    x = pt.variable("x", "float32", (2, 7, 8))
+    first = pt.op("Slice", pt.constant(np.arange(6)), *[pt.constant(np.array([value])) for value in (0, 7, 0)])
+    table = pt.op("Gather", pt.constant(numbers(6, 8)), first)
+    bounds = pt.op("Clip", pt.op("Relu", pt.variable("y", "float32", (3,))), pt.constant(numbers(2)))
+    for node, given in ((pt.op("Add", x, table), numbers(2, 7, 8)), (bounds, numbers(3))):
+        with pytest.raises(pt.PartitaError):
+            pt.compile(pt.Graph([node]), device)(given)
 
 
 def test_an_index_of_a_known_dimension_is_refused_before_any_call() -> None:

@@ -13,7 +13,7 @@ import partita as pt
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
-from graph.symbols import Symbol, at, symbols_of
+from graph.symbols import symbols_of
 from graph.types import TensorType
 from passes.infer.contract import Contract, shapes_of
 from passes.infer.reading import Reading
@@ -228,7 +228,9 @@ def test_node_tests_of_onnx_are_never_refused() -> None:
         cases = collect_testcases(None)
     compared = 0
     for case in cases:
-        inputs, outputs = case.data_sets[0] if case.data_sets else ([None], [])
+        if not case.data_sets:
+            continue
+        inputs, outputs = case.data_sets[0]
         if not all(isinstance(value, (np.ndarray, np.generic)) for value in inputs):
             continue
         try:
@@ -236,14 +238,10 @@ def test_node_tests_of_onnx_are_never_refused() -> None:
         except pt.PartitaError:
             continue
         Contract(graph).check(shapes_of(inputs))
-        names = [tuple(node[0].type.shape) for node in graph.inputs if isinstance(node[0].type, TensorType)]
-        if len(names) != len(inputs):
-            continue
-        values = {Symbol(name): size for sizes, array in zip(names, inputs) for name, size in zip(sizes, array.shape)}
         reading = Reading(graph, shapes_of(inputs))
         for entry, array in zip(graph.outputs, outputs):
             sizes = reading.sizes(entry)
-            if isinstance(array, np.ndarray) and sizes is not None and symbols_of(*sizes) <= values.keys():
-                assert tuple([at(size, values) for size in sizes]) == array.shape, case.name
+            if isinstance(array, np.ndarray) and sizes is not None and not symbols_of(*sizes):
+                assert sizes == array.shape, case.name
                 compared += 1
     assert compared > 800
