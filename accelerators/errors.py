@@ -38,6 +38,10 @@ class CompileError(AcceleratorError):
     """A device took a subgraph and then could not compile or load it."""
 
 
+class DeviceMistake(CompileError):
+    """A device's own code is wrong. No other device takes its ops instead, which would hide that."""
+
+
 class QueueFull(AcceleratorError):
     """The queue of requests is full, and the caller asked for an error rather than to wait for room."""
 

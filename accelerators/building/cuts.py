@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -11,7 +11,10 @@ from accelerators.errors import CompileError, asking
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.isolation import in_its_place
+from graph.graph import Graph
 from graph.node import Node
+from partition.bodies import build_body, draft_body, find_exits
+from partition.op_index import build_op_index
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -28,11 +31,39 @@ class Failure:
     """Why, for the report."""
 
 
-def not_compiled(call: Node, error: CompileError) -> Failure:
-    """The device failed to compile the body: all of it goes."""
+def not_compiled(call: Node, error: CompileError, why_not: Callable[[Graph], CompileError | None] | None) -> Failure:
+    """The device failed to compile the body. The op at fault goes, which `why_not` finds: it says for a graph why the device does
+    not compile it. Without it, all ops go."""
     assert call.subgraph is not None
     ops = tuple(node.name for node in call.subgraph.nodes if node.is_op)
+    if why_not is not None and len(ops) > 1:
+        ops, error = _at_fault(call.subgraph, why_not, error)
     return Failure(call, error, ops, f"it took the op and could not compile it: {error.cause}")
+
+
+def _at_fault(
+    body: Graph, why_not: Callable[[Graph], CompileError | None], error: CompileError
+) -> tuple[tuple[str, ...], CompileError]:
+    """The last op of the shortest beginning of the body that does not compile, and why it does not; all ops where neither the
+    first nor the last compiles, for the same reason. It takes as many compilations as the logarithm of the number of ops, of
+    whose kernels a device may keep those that it has made."""
+    index = build_op_index(body)
+
+    def refusal(members: range) -> CompileError | None:
+        (exits,) = find_exits(index, [tuple(members)])
+        return why_not(build_body(index, draft_body(index, tuple(members), exits, dedup=True), body.name))
+
+    whole, broken = 0, len(index.nodes)
+    while broken - whole > 1:
+        middle = (whole + broken) // 2
+        reason = refusal(range(middle))
+        if reason is None:
+            whole = middle
+        else:
+            broken, error = middle, reason
+    last = refusal(range(len(index.nodes) - 1, len(index.nodes))) if broken == 1 else None
+    is_all = last is not None and last.cause == error.cause
+    return tuple(node.name for node in (index.nodes if is_all else index.nodes[broken - 1 : broken])), error
 
 
 def cut_apart(call: Node, device: Device, config: Mapping[str, Any]) -> Failure | None:

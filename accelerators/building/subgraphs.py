@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Any
@@ -13,10 +14,11 @@ import attrs
 
 from accelerators.building.cuts import Failure, cut_apart, not_compiled
 from accelerators.building.sizes_along import sizes_along
+from accelerators.building.specialized import is_static
 from accelerators.building.units import Unit, compile_unit
 from accelerators.cache.waiting import work_until
 from accelerators.capsules.keeping import keep_failure
-from accelerators.errors import AcceleratorError, CompileError, NotSupported, asking
+from accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.interface.inlining import without_calls
@@ -27,6 +29,7 @@ from accelerators.process.descriptors import at_a_terminal
 from accelerators.process.forking import Guard
 from accelerators.process.thread_pool import Pool
 from graph.build import is_made_call
+from graph.flops import count_flops
 from graph.graph import Graph
 from graph.logs import logger
 from graph.node import Node
@@ -41,6 +44,9 @@ _placement = logger("placement")
 
 SHOWN = 8
 """The number of nodes that a note lists."""
+
+MOST_PARTS = 8
+"""The ops at fault that are sought one by one on a device; then whole subgraphs go."""
 
 PATIENCE = 1.0
 """Seconds before a terminal is shown how compilation goes on."""
@@ -109,8 +115,22 @@ class Builder:
             if not failures:
                 folder = self.config.hetero.capsules
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name, capsules=folder) for call in calls}
+                self._warn()
                 return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
             graph = self._moved(graph, failures)
+
+    def _warn(self) -> None:
+        """Say once how much of the model was moved, and why."""
+        if not self.moves:
+            return
+        flops = count_flops(self.placement.graph).by_node
+        names = list(dict.fromkeys(name for move in self.moves for name in move.nodes))
+        share = sum(flops.get(name, 0) for name in names) / max(sum(flops.values()), 1)
+        to = ", ".join(dict.fromkeys(device for move in self.moves for device in move.to.values()))
+        took = ", ".join(dict.fromkeys(move.device for move in self.moves))
+        text = f"{_listed(names)} with {share:.0%} of the FLOPs moved to {to}: {took} could not compile what it took"
+        self.notes.append(text)
+        warnings.warn(f"{self.placement.graph.name}: {text}: {self.moves[0].reason}", stacklevel=2)
 
     def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
         """Each device's ops in calls, as the device's own property says: what it gives back goes to the next device, and is
@@ -191,14 +211,32 @@ class Builder:
             running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
             for future in _as_done(running, shown):
                 error = future.exception()
-                if isinstance(error, CompileError):
+                if isinstance(error, CompileError) and not isinstance(error, DeviceMistake):
                     failures[running[future]] = error
                     self._keep(tasks[running[future]], error)
                 else:
                     unit = done[running[future]] = future.result()
                     ops = counted(len(unit.ops), "op")
                     _log.info("%s is ready on %s: %s, %.2f s", unit.name, unit.device.label, ops, unit.seconds)
-        return [not_compiled(call, failures[_task(call)]) for call in calls if _task(call) in failures]
+        return [not_compiled(call, failures[_task(call)], self._bisecting(call)) for call in calls if _task(call) in failures]
+
+    def _bisecting(self, call: Node) -> Callable[[Graph], CompileError | None] | None:
+        """A function that says why the call's device does not compile a part of its body; None where the whole of it goes."""
+        assert call.subgraph is not None
+        parts = sum(move.device == call.affinity for move in self.moves)
+        is_static_body = is_static(call.subgraph) or self.devices[str(call.affinity)].accelerator.dynamic_shapes
+        names = {node.name for node in call.subgraph.nodes if node.is_op}
+        if self.strict or self.forced & names or call.name in self.placement or parts >= MOST_PARTS or not is_static_body:
+            return None
+
+        def why_not(part: Graph) -> CompileError | None:
+            try:
+                self._compile_one(call.evolve(subgraph=part))
+            except CompileError as error:
+                return error
+            return None
+
+        return why_not
 
     def _keep(self, call: Node, error: CompileError) -> None:
         """Write a capsule of a subgraph that does not compile, where that is asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.errors import AcceleratorError
+from accelerators.errors import DeviceMistake
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.query import with_own_nodes
 from graph.graph import Graph
@@ -15,7 +15,7 @@ def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any
     """The subgraph, ready to run; what a device returns that is none, or has another border, is an error."""
     compiled = accelerator.compile(_transformed(accelerator, graph, config), config)
     if not isinstance(compiled, CompiledSubgraph):
-        raise AcceleratorError(f"its compile returned {type(compiled).__name__}, not a CompiledSubgraph")
+        raise DeviceMistake(f"its compile returned {type(compiled).__name__}, not a CompiledSubgraph")
     return compiled
 
 
@@ -23,7 +23,7 @@ def _transformed(accelerator: Accelerator, graph: Graph, config: Mapping[str, An
     """What the device makes of the subgraph. The device alone holds it, and may drop its weights."""
     shown = accelerator.configured(config).transform(with_own_nodes(graph))
     if not isinstance(shown, Graph) or _border(shown) != _border(graph):
-        raise AcceleratorError("its transform changed the number of inputs or outputs of the subgraph")
+        raise DeviceMistake("its transform changed the number of inputs or outputs of the subgraph")
     return shown
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.device_list import DEFAULT
+from accelerators.interface.device_list import DEFAULT, asked_devices
+from accelerators.interface.settings import read_config
 from accelerators.running.inputs import InputChecker
 from graph.errors import PartitaError, ReadError, WriteError
 from graph.graph import NOTES
@@ -125,6 +126,7 @@ def load_model(
 ) -> tuple[pt.Graph | None, pt.CompiledModel]:
     """MODEL compiled, and its graph; of a file that is compiled already there is none."""
     if not is_package(arguments.model):
+        _require_here(arguments.devices, config)
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
         given = read_inputs(arguments.input, specs, arguments.normalize)  # fails now if the file cannot be read
@@ -144,6 +146,21 @@ def load_model(
             f"all of it fits here and stays on {', '.join(model.properties.devices)}: --devices is for what does not fit"
         )
     return None, model
+
+
+def _require_here(wanted: str | None, config: Mapping[str, Any]) -> None:
+    """AcceleratorUnavailable where the one device asked for can only compile here; of several, those here take over."""
+    devices = asked_devices(wanted or DEFAULT)
+    if len(devices) != 1:
+        return
+    (device,) = devices
+    reason = device.accelerator.why_not_here(read_config(config, devices).by_device[device.label])
+    if reason is not None:
+        raise pt.AcceleratorUnavailable(
+            f"{device.label} cannot run here: {reason}",
+            where=f"device {device.label!r}",
+            remedy="`partita compile` compiles for a machine elsewhere; to run here, name a device that is here, as cpu",
+        )
 
 
 def compiled(

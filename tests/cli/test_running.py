@@ -12,6 +12,7 @@ import pytest
 import partita as pt
 from accelerators.interface.keys import Key, one_of
 from partita.cli.arguments import config_of, setting
+from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import Command, small_graph
 
 ARRAY = np.random.default_rng(1).standard_normal((1, 3, 8, 8), np.float32)
@@ -114,6 +115,21 @@ def test_a_precision_that_nobody_offers(partita: Command, model: str, verb: str)
     done = partita(f"{verb} {model} --devices reference --precision bf16")
     assert done.status == 2
     assert "error: none of the devices offers a PRECISION: reference\n  `partita devices NAME` lists" in done.err
+
+
+@pytest.mark.parametrize("verb", ["run", "bench"])
+def test_a_device_that_only_compiles_here_is_refused_at_once(partita: Command, model: str, verb: str) -> None:
+    """A GPU that is elsewhere: compiling for it took half a minute before the run said so."""
+    compiled: list[object] = []
+
+    def compile_(self: object, graph: object, config: object) -> None:
+        compiled.append(graph)
+
+    with device("card", why_not_here=lambda self, config: "there is no card here", compile=compile_):
+        done = partita(f"{verb} {model} --devices card")
+    assert done.status == 1 and not compiled
+    said = "error: device 'card': card cannot run here: there is no card here\n  `partita compile` compiles for a machine"
+    assert said in done.err
 
 
 def test_fail_on(partita: Command, model: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 import partita as pt
 from benchmarks.models.any_size import Sizes, bert
 from benchmarks.models.decoder import Decoder
+from graph.interpret import interpret
 from tests.accelerators.tvm.halves import KINDS, casts_alone, narrowed
 from tests.accelerators.tvm.running import compiled, error
 
@@ -59,3 +60,33 @@ def test_a_transformer_stored_in_bfloat16_runs_in_it(model: str) -> None:
 @pytest.mark.parametrize("model", WHOLE)
 def test_a_whole_transformer_stored_narrow(model: str, dtype: str) -> None:
     check_stored(WHOLE[model], dtype)
+
+
+MOVED = {
+    "normalize": """n = ReduceL2(x, last) {keepdims=1}
+          c = Clip(n, least)
+          e = Expand(c, shape)
+          y = Div(x, e)""",
+    "tile": """n = ReduceMax(x, last) {keepdims=1}
+          y = Tile(n, times)""",
+    "first": "y = ArgMax(x) {axis=2}",
+    "hard": "y = Hardmax(x)",
+}
+"""Ops that put one bfloat16 into each lane of a vector, or compare it: SwiftFormer's `F.normalize` is the first."""
+
+
+@pytest.mark.parametrize("kind", MOVED)
+def test_one_bfloat16_in_all_lanes(kind: str) -> None:
+    graph = pt.parse(f"""
+        opset 20
+        graph net(x: bfloat16[1, 49, 64]) -> (y) {{
+          last = const int64[1] [-1]
+          shape = const int64[3] [1, 49, 64]
+          times = const int64[3] [1, 1, 64]
+          least = const bfloat16[] 1.0e-12
+          {MOVED[kind]}
+        }}
+    """)
+    given = np.random.default_rng(0).standard_normal((1, 49, 64)).astype(KINDS["bfloat16"])
+    (result,), (wanted,) = compiled(graph).run([given]), interpret(graph, [given])
+    np.testing.assert_allclose(result.astype("float32"), wanted.astype("float32"), rtol=0.01)
