@@ -62,10 +62,10 @@ def _parts(w: Writing) -> list[NodeEntry]:
     heads = _head_count(w)
     if w.rank(0) != 3 or not w.has(1) or not w.has(2):
         raise NoBody("queries, keys and values that are one value are not known", where=w.where)
-    if w.rank(1) == 4:
-        if w.has(3):
-            raise NoBody("a bias with keys of four dimensions is not known", where=w.where)
-        return [_with_heads(w, w.input(0), heads), w.input(1), w.input(2)]
+    if w.rank(1) == 4:  # those of another sequence, whose bias, if any, they have already
+        queries = _in_heads(w, w.input(0), heads)
+        queries = w.op("Add", queries, _biases(w, heads)[0]) if w.has(3) else queries
+        return [w.transposed(queries, HEADS_FIRST), w.input(1), w.input(2)]
     given = [_in_heads(w, w.input(i), heads) for i in range(3)]
     if w.has(3):
         given = [w.op("Add", part, bias) for part, bias in zip(given, _biases(w, heads), strict=True)]

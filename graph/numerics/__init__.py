@@ -15,6 +15,7 @@ from . import (  # noqa: F401  importing a family fills the table
     elementwise,
     indexing,
     layout,
+    learned,
     losses,
     matrices,
     normalization,

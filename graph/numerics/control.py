@@ -123,12 +123,13 @@ def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[l
 
 
 def _stacked(values: list[Any], body: Body, output: int) -> Any:
-    """The values along a new first axis; none at all gives an empty array of the type the body states."""
+    """The values along a new first axis; none at all gives an empty array of the type the body states, with one dimension
+    if it states none."""
     if values:
         return np.stack(values)
     stated = getattr(body, "output_types", None)
     dtype, shape = (stated[output] if stated else None) or (np.dtype(np.float32), ())
-    return np.empty((0, *shape), dtype)
+    return np.empty((0, *(shape or ())), dtype)
 
 
 def _padded(rows: np.ndarray, length: int) -> np.ndarray:

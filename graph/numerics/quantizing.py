@@ -1,4 +1,4 @@
-"""QuantizeLinear."""
+"""QuantizeLinear and DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import ml_dtypes
 import numpy as np
 
 from . import fallback
-from .registry import differs, numerics
+from .registry import differs, fails, numerics
 
 NEWEST = 25
 """The last opset at which the op changed; its attributes include those of all before."""
+
+
+@numerics("DynamicQuantizeLinear", why=fails("for a tensor without elements"))
+def quantize_by_range(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """x as bytes, their scale and their zero point, by the range of x and 0; of nothing, 1 and 0 as in onnxruntime."""
+    if x.size:
+        return fallback.run("DynamicQuantizeLinear", [x], {}, "", NEWEST, 3)
+    return np.empty(x.shape, np.uint8), np.array(1, np.float32), np.array(0, np.uint8)
 
 
 @numerics("QuantizeLinear", why=differs("where a quotient is infinite, NaN, or too large for 32 bits, which wrap around"))

@@ -227,6 +227,7 @@ ATTENTION = [
     Case("MultiHeadAttention", [_Q, _Q, _Q, None, _PAST_MASK, None, *_OLD], {**_HEADS, "unidirectional": 1}, 3),
     Case("MultiHeadAttention", [_Q, _Q, _Q, None, None, _ADDED], {**_HEADS, "scale": 0.2}),
     Case("MultiHeadAttention", [_Q, _numbers(2, 2, 7, 4), _numbers(2, 2, 7, 4)], _HEADS),
+    Case("MultiHeadAttention", [_Q, _numbers(2, 2, 7, 4), _numbers(2, 2, 7, 4), _QKV_BIAS], _HEADS),
 ]
 """Attention, whole."""
 

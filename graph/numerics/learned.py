@@ -1,0 +1,101 @@
+"""Ops of ai.onnx.ml: LabelEncoder, ZipMap, and tree ensembles whose numbers stand in tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import fallback
+from .registry import absent, differs, fails, numerics
+
+DOMAIN = "ai.onnx.ml"
+UNUSED = "_Unused"
+"""The text that stands for a key without a text."""
+
+
+@numerics("LabelEncoder", domain=DOMAIN, until=1, why=absent())
+def encode_classes(x: np.ndarray, *, classes_strings: Sequence[str], default_int64: int, default_string: str) -> np.ndarray:
+    """Texts as their positions among the classes, or positions as texts."""
+    if x.dtype.kind in "iu":
+        return _looked_up(x, range(len(classes_strings)), classes_strings, default_string, object)
+    return _looked_up(x, classes_strings, range(len(classes_strings)), default_int64, np.int64)
+
+
+@numerics("LabelEncoder", domain=DOMAIN, since=2, why=fails("for some pairs of types, and for tensors without a default"))
+def encode_labels(
+    x: np.ndarray,
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = UNUSED,
+    default_tensor: np.ndarray | None = None,
+    keys_tensor: np.ndarray | None = None,
+    values_tensor: np.ndarray | None = None,
+    **lists: Sequence[Any],
+) -> np.ndarray:
+    """For each key its value, or the default of the value's type. NaN is a key like any other."""
+    defaults = {"values_floats": (default_float, np.float32), "values_int64s": (default_int64, np.int64)}
+    defaults["values_strings"] = (default_string, object)
+    keys = next((lists[name] for name in ("keys_strings", "keys_int64s", "keys_floats") if name in lists), None)
+    name = next((name for name in defaults if name in lists), None)
+    if keys is None:
+        keys = () if keys_tensor is None else keys_tensor.ravel().tolist()
+    if name is not None:
+        default, dtype = defaults[name]
+        values: Sequence[Any] = lists[name]
+    elif values_tensor is None:
+        raise ValueError("LabelEncoder has no values")
+    else:
+        values, dtype = values_tensor.ravel().tolist(), values_tensor.dtype
+        default = default_string if dtype.hasobject else default_int64 if dtype.kind in "iu" else default_float
+    if default_tensor is not None and default_tensor.size:
+        default = default_tensor.ravel()[0]
+    return _looked_up(x, keys, values, default, dtype)
+
+
+def _looked_up(x: np.ndarray, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: Any) -> np.ndarray:
+    """The values of the keys in an array of that type; the first of equal keys counts."""
+    if x.dtype == np.float32:
+        keys = [float(np.float32(key)) for key in keys]
+    table: dict[Any, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        table.setdefault("nan" if key != key else key, value)
+    found = [table.get("nan" if key != key else key, default) for key in x.ravel().tolist()]
+    result = np.empty(len(found), dtype)
+    result[:] = found
+    return result.reshape(x.shape)
+
+
+@numerics("ZipMap", domain=DOMAIN, why=absent())
+def zip_map(
+    x: np.ndarray, *, classlabels_strings: Sequence[str] = (), classlabels_int64s: Sequence[int] = ()
+) -> list[dict[Any, Any]]:
+    """Each row as a dictionary from labels to numbers."""
+    labels = list(classlabels_strings) or list(classlabels_int64s)
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
+    if rows.shape[1] != len(labels):
+        raise ValueError(f"there are {len(labels)} labels for {rows.shape[1]} columns")
+    return [dict(zip(labels, row, strict=True)) for row in rows]
+
+
+@numerics(
+    "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain=DOMAIN, wants=("op", "version", "n_outputs"),
+    why=differs("where numbers stand in tensors: it takes some of these for attributes of lists"),
+)
+def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **attributes: Any) -> Any:
+    """The ensemble with the numbers of its tensors in the place of lists, in their own precision."""
+    tensors = {name: value for name, value in attributes.items() if name.endswith("_as_tensor")}
+    if not tensors:
+        return fallback.run(op, [x], attributes, DOMAIN, version, n_outputs)
+    from onnx.reference.ops.aionnxml.op_tree_ensemble_classifier import TreeEnsembleClassifier
+    from onnx.reference.ops.aionnxml.op_tree_ensemble_regressor import TreeEnsembleRegressor
+
+    plain = {name: value for name, value in attributes.items() if name not in tensors}
+    plain |= {name.removesuffix("_as_tensor"): np.asarray(value).ravel() for name, value in tensors.items()}
+    plain.pop("nodes_hitrates", None)
+    tracks = plain.get("nodes_missing_value_tracks_true") or [0] * len(plain["nodes_nodeids"])
+    kind = TreeEnsembleClassifier if op == "TreeEnsembleClassifier" else TreeEnsembleRegressor
+    results = kind._run(kind.__new__(kind), x, **{**plain, "nodes_missing_value_tracks_true": tracks})
+    return tuple([y.astype(np.float32) if y.dtype == np.float64 else y for y in results])

@@ -1,0 +1,131 @@
+"""Ops of ai.onnx.ml, and ops on nothing, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import helper
+
+import partita as pt
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def check(model: onnx.ModelProto, feed: dict[str, Any], device: str = "reference") -> None:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for result, wanted in zip(pt.compile(pt.load(model), device)(feed), session.run(None, feed), strict=True):
+        if isinstance(wanted, list):
+            assert result == wanted
+            continue
+        assert result.dtype == wanted.dtype and result.shape == wanted.shape
+        if wanted.dtype == object:
+            assert result.tolist() == wanted.tolist()
+        else:
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+def learned(op: str, x: np.ndarray, version: int, results: list[int], **attributes: Any) -> onnx.ModelProto:
+    outputs = [helper.make_tensor_value_info(f"y{i}", kind, None) for i, kind in enumerate(results)]
+    node = helper.make_node(op, ["x"], [value.name for value in outputs], domain="ai.onnx.ml", **attributes)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", kind, x.shape)], outputs)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", version)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def tensor(values: list[Any], dtype: str) -> onnx.TensorProto:
+    array = np.array(values, object if dtype == "string" else dtype)
+    return onnx.numpy_helper.from_array(array, "t")
+
+
+TEXTS = np.array([["a", "b"], ["c", ""]], object)
+WHOLE = np.array([3, 1, 2, 9], np.int64)
+REAL = np.array([0.1, np.nan, 7.0, 0.0], np.float32)
+
+LABELS: dict[str, tuple[np.ndarray, int, int, dict[str, Any]]] = {
+    "classes": (TEXTS, 1, 7, {"classes_strings": ["a", "c"]}),
+    "classes back": (np.array([1, 0, 5], np.int64), 1, 8, {"classes_strings": ["a", "c"], "default_string": "none"}),
+    "texts to floats": (TEXTS, 2, 1, {"keys_strings": ["a", "b"], "values_floats": [1.5, 2.5]}),
+    "floats to integers": (REAL, 4, 7, {"keys_floats": [0.1, float("nan")], "values_int64s": [4, 5], "default_int64": 8}),
+    "tensors": (WHOLE, 4, 1, {"keys_tensor": tensor([1, 2], "int64"), "values_tensor": tensor([0.5, 1.5], "float32"),
+                              "default_tensor": tensor([-7.0], "float32")}),
+    "tensors without a default": (WHOLE, 4, 8, {"keys_tensor": tensor([1, 2], "int64"),
+                                                "values_tensor": tensor(["a", "b"], "string")}),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_label_encoders(case: str) -> None:
+    x, version, result, attributes = LABELS[case]
+    check(learned("LabelEncoder", x, version, [result], **attributes), {"x": x})
+
+
+@pytest.mark.parametrize("labels", [{"classlabels_strings": ["a", "b"]}, {"classlabels_int64s": [5, 3]}])
+def test_rows_as_dictionaries(labels: dict[str, Any]) -> None:
+    x = np.array([[0.25, 0.5], [1.0, 2.0]], np.float32)
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", **labels)
+    key = 8 if "classlabels_strings" in labels else 7
+    value = helper.make_tensor_type_proto(1, [])
+    kind = helper.make_sequence_type_proto(helper.make_map_type_proto(key, value))
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", 1, x.shape)], [helper.make_value_info("y", kind)]
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 1)]
+    check(helper.make_model(graph, opset_imports=opsets, ir_version=8), {"x": x})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_tree_ensemble_with_tensors(dtype: str) -> None:
+    """A threshold between two doubles that are one float: the tensor's own precision decides."""
+    threshold = 1 + (2.0**-40 if dtype == "float64" else 0)
+    nodes = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+        "nodes_values_as_tensor": tensor([threshold, 0, 0], dtype),
+    }
+    attributes = nodes | {"target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "n_targets": 1}
+    attributes["target_weights_as_tensor"] = tensor([0.25, 0.75], dtype)
+    x = np.array([[0.5], [1.0], [1 + 2.0**-39], [3.0]], dtype)
+    check(learned("TreeEnsembleRegressor", x, 3, [1], **attributes), {"x": x})
+
+
+def test_a_classifier_with_tensors_is_the_one_with_lists() -> None:
+    numbers = {"nodes_values": [1.5, 0.0, 0.0], "class_weights": [0.25, 0.75]}
+    attributes = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+        "nodes_missing_value_tracks_true": [0, 0, 0], "class_treeids": [0, 0], "class_nodeids": [1, 2], "class_ids": [0, 1],
+        "classlabels_int64s": [3, 4],
+    }
+    x = np.array([[0.5], [3.0]], np.float32)
+    lists = learned("TreeEnsembleClassifier", x, 3, [7, 1], **attributes, **numbers)
+    tensors = {f"{name}_as_tensor": tensor(values, "float32") for name, values in numbers.items()}
+    results = pt.compile(pt.load(learned("TreeEnsembleClassifier", x, 3, [7, 1], **attributes, **tensors)), "reference")(x)
+    assert results[0].tolist() == [3, 4]
+    for result, wanted in zip(results, pt.compile(pt.load(lists), "reference")(x), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> {text}')
+
+
+@pytest.mark.parametrize("device", ["reference", "HETERO:cpu,reference"])
+@pytest.mark.parametrize("kind, turns", [("float", 0), ("int64", 0), ("int64", 2)])
+def test_a_loop_of_no_turn_whose_results_have_no_known_rank(kind: str, turns: int, device: str) -> None:
+    proto = model(f"""g (int64 n, bool c, {kind}[N] x, int64[K] s) => ({kind} v, {kind} r) {{
+      v, r = Loop (n, c, x) <body = b (int64 i, bool ci, {kind} xi) => (bool co, {kind} xo, {kind} so) {{
+        co = Identity(ci) xo = Neg(xi) so = Reshape(xo, s) }}> }}""")
+    x = np.ones(4, {"float": np.float32, "int64": np.int64}[kind])
+    check(proto, {"n": np.array(turns), "c": np.array(True), "x": x, "s": np.array([2, 2])}, device)
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_dynamic_range_of_nothing(rows: int, device: str) -> None:
+    proto = model("g (float[N] x) => (uint8[N] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }")
+    check(proto, {"x": np.linspace(-1, 2, rows, dtype=np.float32)}, device)
