@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from . import fallback
-from .registry import absent, differs, fails, numerics
+from .registry import absent, fails, numerics
 
 DOMAIN = "ai.onnx.ml"
 UNUSED = "_Unused"
 """The text that stands for a key without a text."""
 
 
-@numerics("LabelEncoder", domain=DOMAIN, until=1, why=absent())
+@numerics("LabelEncoder", domain=DOMAIN, until=1, why=fails("for classes, which it does not know"))
 def encode_classes(x: np.ndarray, *, classes_strings: Sequence[str], default_int64: int, default_string: str) -> np.ndarray:
     """Texts as their positions among the classes, or positions as texts."""
     if x.dtype.kind in "iu":
@@ -33,11 +33,14 @@ def encode_labels(
     default_tensor: np.ndarray | None = None,
     keys_tensor: np.ndarray | None = None,
     values_tensor: np.ndarray | None = None,
-    **lists: Sequence[Any],
+    **lists: Any,
 ) -> np.ndarray:
     """For each key its value, or the default of the value's type. NaN is a key like any other."""
-    defaults = {"values_floats": (default_float, np.float32), "values_int64s": (default_int64, np.int64)}
-    defaults["values_strings"] = (default_string, object)
+    defaults: dict[str, tuple[Any, Any]] = {
+        "values_floats": (default_float, np.float32),
+        "values_int64s": (default_int64, np.int64),
+        "values_strings": (default_string, object),
+    }
     keys = next((lists[name] for name in ("keys_strings", "keys_int64s", "keys_floats") if name in lists), None)
     name = next((name for name in defaults if name in lists), None)
     if keys is None:
@@ -61,10 +64,9 @@ def _looked_up(x: np.ndarray, keys: Sequence[Any], values: Sequence[Any], defaul
         keys = [float(np.float32(key)) for key in keys]
     table: dict[Any, Any] = {}
     for key, value in zip(keys, values, strict=True):
-        table.setdefault("nan" if key != key else key, value)
-    found = [table.get("nan" if key != key else key, default) for key in x.ravel().tolist()]
-    result = np.empty(len(found), dtype)
-    result[:] = found
+        table.setdefault(None if key != key else key, value)
+    result = np.empty(x.size, dtype)
+    result[:] = [table.get(None if key != key else key, default) for key in x.ravel().tolist()]
     return result.reshape(x.shape)
 
 
@@ -73,7 +75,7 @@ def zip_map(
     x: np.ndarray, *, classlabels_strings: Sequence[str] = (), classlabels_int64s: Sequence[int] = ()
 ) -> list[dict[Any, Any]]:
     """Each row as a dictionary from labels to numbers."""
-    labels = list(classlabels_strings) or list(classlabels_int64s)
+    labels: list[Any] = [*classlabels_strings] or [*classlabels_int64s]
     rows = x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
     if rows.shape[1] != len(labels):
         raise ValueError(f"there are {len(labels)} labels for {rows.shape[1]} columns")
@@ -82,7 +84,7 @@ def zip_map(
 
 @numerics(
     "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain=DOMAIN, wants=("op", "version", "n_outputs"),
-    why=differs("where numbers stand in tensors: it takes some of these for attributes of lists"),
+    why=fails("where numbers stand in tensors: it looks for lists"),
 )
 def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **attributes: Any) -> Any:
     """The ensemble with the numbers of its tensors in the place of lists, in their own precision."""
@@ -96,6 +98,6 @@ def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **att
     plain |= {name.removesuffix("_as_tensor"): np.asarray(value).ravel() for name, value in tensors.items()}
     plain.pop("nodes_hitrates", None)
     tracks = plain.get("nodes_missing_value_tracks_true") or [0] * len(plain["nodes_nodeids"])
-    kind = TreeEnsembleClassifier if op == "TreeEnsembleClassifier" else TreeEnsembleRegressor
+    kind: Any = TreeEnsembleClassifier if op == "TreeEnsembleClassifier" else TreeEnsembleRegressor
     results = kind._run(kind.__new__(kind), x, **{**plain, "nodes_missing_value_tracks_true": tracks})
     return tuple([y.astype(np.float32) if y.dtype == np.float64 else y for y in results])

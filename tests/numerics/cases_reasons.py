@@ -125,4 +125,22 @@ WITNESSES = [
         "mode": "TF", "min_gram_length": 0, "max_gram_length": 2, "max_skip_count": 3, "ngram_counts": [0, 1],
         "ngram_indexes": [0, 1], "pool_int64s": [1, 1, 2],
     }),
+    Witness("DynamicQuantizeLinear", 11, [f32(0)], outputs=3),
+    Witness("LabelEncoder", 1, [np.array(["a", "b"], object)], {"classes_strings": ["b"]}, domain="ai.onnx.ml"),
+    Witness("LabelEncoder", 4, [i64(1, 2)], {
+        "keys_tensor": i64(1), "values_tensor": np.array(["a"], object),
+    }, domain="ai.onnx.ml"),
+    Witness("ZipMap", 1, [f32(2, 2)], {"classlabels_int64s": [3, 4]}, domain="ai.onnx.ml"),
+    *(
+        Witness(op, 3, [f32(3, 1)], {
+            "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+            "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+            "nodes_values_as_tensor": np.array([0.5, 0, 0]), f"{kind}_treeids": [0, 0], f"{kind}_nodeids": [1, 2],
+            f"{kind}_ids": [0, 0], f"{kind}_weights_as_tensor": np.array([0.25, 0.75]), **labels,
+        }, outputs, "ai.onnx.ml")
+        for op, kind, labels, outputs in (
+            ("TreeEnsembleRegressor", "target", {"n_targets": 1}, 1),
+            ("TreeEnsembleClassifier", "class", {"classlabels_int64s": [3, 4]}, 2),
+        )
+    ),
 ]

@@ -31,7 +31,8 @@ def test_supports() -> None:
     assert supports("TreeEnsemble", "ai.onnx.ml", 5)
     assert not supports("TreeEnsemble", "ai.onnx.ml", 3)
     assert not supports("Fancy", "", 21)
-    assert not supports("ZipMap", "ai.onnx.ml", 1)
+    assert supports("ZipMap", "ai.onnx.ml", 1)
+    assert not supports("CastMap", "ai.onnx.ml", 1)
 
 
 def test_text_attributes_may_be_bytes() -> None:
