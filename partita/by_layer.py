@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -58,12 +59,22 @@ class Side:
     """Their configuration."""
 
 
+def matched_outputs(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """The names of the second model's outputs, where an output that has none of the first's names takes that at its position,
+    unless another output has it."""
+    taken = {*second}
+    pairs = zip_longest(first[: len(second)], second)
+    return [own if own in first or name is None or name in taken else name for name, own in pairs]
+
+
 def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> list[Layer]:
     """The values that both graphs have under one name, in the first one's order, and outputs by their names: those of the first
-    against those of the second. A value that one graph alone quantizes counts as its readers there see it: a quantizer leaves out
-    a Relu below which the integers saturate, and what is before them differs. Linear, beside two runs in which all these values
-    are outputs."""
+    against those of the second, or by position where names differ. A value that one graph alone quantizes counts as its
+    readers there see it: a quantizer leaves out a Relu below which the integers saturate, and what is before them differs. Linear
+    beside two runs in which all these values are outputs."""
     sizes = {name: array.shape for name, array in inputs.items()}
+    names = matched_outputs(first.graph.output_names, second.graph.output_names)
+    second = attrs.evolve(second, graph=second.graph.evolve(output_names=names))
     sides = [attrs.evolve(side, graph=infer(side.graph, sizes, strict=False)) for side in (first, second)]
     values = [_numbers_of(side.graph) for side in sides]
     names = [name for name in values[0] if name in values[1]]
@@ -85,11 +96,15 @@ def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> li
 
 
 def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping[str, Array]) -> list[Layer]:
-    """The outputs that both models have under one name, as each computes them when nothing else is asked for."""
+    """The outputs that both models have under one name, or else at one position, as each computes them when only they are asked
+    for."""
     results = [model({name: inputs[name] for name, _ in model.properties.inputs}) for model in (first, second)]
-    names = [name for name, _ in first.properties.outputs if name in dict(second.properties.outputs)]
+    own = [name for name, _ in first.properties.outputs]
+    theirs = matched_outputs(own, [name for name, _ in second.properties.outputs])
+    names = [name for name in own if name in theirs]
     makers = {name: str(entry.node.op) for name, entry in zip(first.graph.output_names, first.graph.outputs, strict=True)}
-    return [layer_of(name, makers[name], True, np.asarray(results[0][name]), np.asarray(results[1][name])) for name in names]
+    pairs = [(np.asarray(results[0][name]), np.asarray(results[1][theirs.index(name)])) for name in names]
+    return [layer_of(name, makers[name], True, *pair) for name, pair in zip(names, pairs, strict=True)]
 
 
 def _rounded(graph: Graph) -> dict[NodeEntry, NodeEntry]:

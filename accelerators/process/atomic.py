@@ -33,7 +33,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666, lasting: bool = T
                 file.flush()
                 if lasting:
                     os.fsync(number)
-            os.replace(aside, target)
+                os.replace(aside, target)  # The lock that shows that it is being written lasts until it is closed.
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(aside)

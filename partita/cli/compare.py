@@ -1,7 +1,8 @@
 """Two models, exports or devices on the same inputs, layer by layer: how far each value is from the other side's.
 
 A is compared with B, or with itself on other devices (--other-devices). Values match by their names. The outputs come last, and
-decide the exit status: 1 where one is too far off, or only one side has it. Of compiled models outputs are compared."""
+decide the exit status: 1 where one is too far off, or only one side has it; those of other names match by position. Of compiled
+models outputs are compared."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import attrs
 import partita as pt
 from accelerators.running.profile import PLAIN
 from graph.words import counted
-from partita.by_layer import Layer, Side, compare_layers, compare_outputs
+from partita.by_layer import Layer, Side, compare_layers, compare_outputs, matched_outputs
 from partita.cli import exits
 from partita.cli.arguments import (
     add_devices,
@@ -72,18 +73,20 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     else:
         sides = Side(graph, arguments.devices, config), Side(other_graph, theirs.devices, other_config)
         layers = compare_layers(*sides, inputs)
-    lone = sorted({name for name, _ in model.properties.outputs} ^ {name for name, _ in other.properties.outputs})
+    own = [name for name, _ in model.properties.outputs]
+    lone = sorted({*own} ^ {*matched_outputs(own, [name for name, _ in other.properties.outputs])})
+    first = next((layer for layer in layers if not layer.relative <= arguments.tolerance), None)
     good = all(layer.relative <= arguments.tolerance for layer in layers if layer.is_output) and not lone
     data = {"ok": good, "tolerance": arguments.tolerance, "layers": [attrs.asdict(layer) for layer in layers], "lone": lone}
-    screen.write_json(data)
+    screen.write_json({**data, "first_off": None if first is None else first.name})
     shown = [i for i in (0, 1) if any(layer.types[i] not in PLAIN for layer in layers)]
     columns = ("value", "op", "largest error", "relative", "cosine", *(("kernel of A", "kernel of B")[i] for i in shown), "")
     rows = [_row(layer, arguments.tolerance, shown) for layer in layers]
     title = f"{model.graph.name} against {other.graph.name}: {counted(len(layers), 'value')} of the same name"
     screen.show(table(title, columns, rows, right=columns[2:5]))
-    if not any(layer.is_output for layer in layers):
-        screen.warn("the models have no output of the same name")
-    elif lone:
+    if first is not None:
+        screen.show(f"the first value that is off: {first.name} ({first.op}), {first.relative:.2g}")
+    if lone:
         screen.warn(f"only one side has {counted(len(lone), 'output')}: {', '.join(lone[:SHOWN])}")
     return exits.OK if good else exits.NO
 

@@ -6,11 +6,13 @@ import argparse
 import importlib
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        code = _run(argv)
+        with _ended_as_by_error():
+            code = _run(argv)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -63,12 +66,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exits.NO
 
 
+@contextmanager
+def _ended_as_by_error() -> Iterator[None]:
+    """Inside, SIGTERM ends the command as an error does, so that no file stays that is half written."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: Any) -> NoReturn:
+        raise SystemExit(exits.TERMINATED)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the verb. Models may come from anybody, so a crash of ONNX's inference is an error like any other."""
     from passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
     try:
+        if getattr(arguments, "registers", None) is not None:
+            from partita.cli.plugins import load_plugin
+
+            load_plugin(arguments.registers)
         code: int = arguments.run(arguments, screen)
     finally:
         settings.isolate_inference = before
@@ -161,6 +185,9 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
     common.add_argument("--json", action="store_true", help="print one JSON object in place of tables")
     common.add_argument("--quiet", action="store_true", help="no progress on stderr")
     common.add_argument("-v", "--verbose", action="count", default=0, help="what is compiled, cached and moved; -vv: in detail")
+    if "--plugin" not in parser.format_usage():
+        text = "your Python file, which is run first: the devices, properties, passes and ops that it registers"
+        common.add_argument("--plugin", dest="registers", metavar="FILE.py", help=text)
     common.add_argument("--debug", action="store_true", help=f"errors with a traceback (also: {DEBUG}=1)")
     parser.set_defaults(run=run, help=parser.format_help)
 

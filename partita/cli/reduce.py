@@ -10,11 +10,11 @@ from pathlib import Path
 
 import partita as pt
 from partita.cli import exits
-from partita.cli.arguments import add_count, add_inputs, add_model
+from partita.cli.arguments import add_count, add_inputs, add_model, positive
 from partita.cli.inputs import read_inputs
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
-from partita.insight.failing import read_fails
+from partita.insight.failing import SECONDS, Command, read_fails
 from partita.insight.reducing import MOST
 
 EXAMPLE = """\
@@ -33,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--against", default="reference", metavar="D", help="runs the whole model (default: %(default)s)")
     group.add_argument("--keep-shapes", action="store_true", help="leave the sizes as they are")
     add_count(group, "--most", 1, "so many candidates", MOST)
+    add_count(group, "--repeats", 1, "each is asked about so often: one that fails once fails", 1)
+    text = f"a candidate hangs after so many seconds, and all that it started is ended (a command: {SECONDS:g})"
+    group.add_argument("--seconds", type=positive, metavar="S", help=text)
     group.add_argument("-o", "--output", metavar="DIR", help="write model.onnx and inputs.npz there")
 
 
@@ -43,14 +46,17 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
         writable(str(target), arguments.model)
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
     given = read_inputs(arguments.input, [(node.name, node[0].type) for node in graph.inputs], arguments.normalize)
+    fails = read_fails(arguments.fails, arguments.seconds)
     screen.say("trying parts of the model")
     reduction = pt.reduce(
         graph,
         given or None,
-        read_fails(arguments.fails),
+        fails,
         against=arguments.against,
         shapes=not arguments.keep_shapes,
         most=arguments.most,
+        repeats=arguments.repeats,
+        seconds=None if isinstance(fails, Command) else arguments.seconds,
         seed=arguments.seed,
     )
     if arguments.output:

@@ -21,7 +21,7 @@ MODEL, INPUTS = "{model}", "{inputs}"
 """What stands for the two files in a command."""
 
 SECONDS = 600.0
-"""How long a command may run."""
+"""How long a command may run, unless it is told otherwise."""
 
 HUNG = -1000
 """The status of one that runs longer, which no process ends with."""
@@ -30,7 +30,8 @@ HUNG = -1000
 class Command:
     """Runs a command on each candidate. The failure is the status with which it ends for the whole model, which is not 0."""
 
-    def __init__(self, line: str) -> None:
+    def __init__(self, line: str, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         self.words = shlex.split(line)
         self.status: int | None = None
         if MODEL not in line:
@@ -61,7 +62,7 @@ class Command:
                 remedy="Name a program, or a function as FILE.py:NAME",
             ) from error
         try:
-            return process.wait(SECONDS)
+            return process.wait(self.seconds)
         except subprocess.TimeoutExpired:
             return HUNG
         finally:
@@ -76,11 +77,11 @@ def _filled(word: str, files: Mapping[str, str]) -> str:
     return word
 
 
-def read_fails(text: str) -> Fails:
+def read_fails(text: str, seconds: float | None = None) -> Fails:
     """The function of FILE.py:NAME, or else the command."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py") and name.isidentifier()):
-        return Command(text)
+        return Command(text, seconds or SECONDS)
     if not Path(path).is_file():
         raise AcceleratorError("there is no such file", where=f"--fails {text}", remedy="Write FILE.py:NAME, or a command")
     function = runpy.run_path(path).get(name)

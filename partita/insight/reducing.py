@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +75,24 @@ def reduce(
     against: str | Sequence[str] = "reference",
     shapes: bool = True,
     most: int = MOST,
+    repeats: int = 1,
+    seconds: float | None = None,
     seed: int = 0,
 ) -> Reduction:
     """Leave out of the graph what is not needed for it to fail, as `fails(graph, inputs)` says.
 
     Candidates are convex groups of ops, and their inputs are the values of a run of the whole model on the devices `against`.
     Then sizes are made smaller, one and half of what they were, where the graph allows it (`shapes`). The failure may be any that
-    the function can see; it is asked about at most `most` candidates. `inputs` that are None are made up, with this `seed`."""
-    if most < 1:
-        raise BadConfig(f"most is {most}", where="reduce", remedy="Let it try one candidate at least")
+    the function can see; it is asked about at most `most` candidates, so often about each as `repeats` says: one that fails once
+    fails. With `seconds` each candidate is asked about in a forked process that is ended, with all that it started, when it takes
+    longer; it hangs then, which is the failure if the whole model hangs. `inputs` that are None are made up, with this `seed`."""
+    for name, number in (("most", most), ("repeats", repeats)):
+        if number < 1:
+            raise BadConfig(f"{name} is {number}", where="reduce", remedy="Let it try one candidate at least, once or more")
+    if seconds is not None:
+        fails = Timed(fails, seconds)
     typed = apply_pass(graph, "InferShape", strict=False)
-    search = _Reducing(typed, call_arrays(typed, inputs, seed), fails, Trusted(against), most)
+    search = _Reducing(typed, call_arrays(typed, inputs, seed), fails, Trusted(against), most, repeats)
     members = search.smallest()
     reduced, given = search.candidate(members)
     if shapes:
@@ -90,9 +100,46 @@ def reduce(
     return Reduction(reduced, given, len(search.cutter.ops), search.tries)
 
 
+class Timed:
+    """Asks a function in a forked process, which is ended with all that it started when it takes too long."""
+
+    def __init__(self, fails: Fails, seconds: float) -> None:
+        self.fails, self.seconds = fails, seconds
+        self.hangs: bool | None = None
+        """Does the whole model hang? The first answer tells."""
+
+    def __call__(self, graph: Graph, inputs: Mapping[str, Any]) -> bool:
+        """Does it fail? It does by a hang if the whole model hangs, and by an end of the process."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            answer = b"?"
+            try:
+                answer = b"1" if self.fails(graph, inputs) else b"0"
+            finally:
+                os.write(writing, answer)
+                os._exit(0)
+        os.close(writing)
+        try:
+            is_ready = bool(select.select([reading], [], [], self.seconds)[0])
+            answer = os.read(reading, 1) if is_ready else b"-"
+        finally:
+            os.close(reading)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if self.hangs is None:
+            self.hangs = answer == b"-"
+        return self.hangs if answer == b"-" else not self.hangs and answer in (b"1", b"")
+
+
 class _Reducing:
-    def __init__(self, graph: Graph, arrays: Sequence[Any], fails: Fails, trusted: Trusted, most: int) -> None:
-        self.cutter, self.trusted, self.ask, self.most = Cutter(graph), trusted, fails, most
+    def __init__(
+        self, graph: Graph, arrays: Sequence[Any], fails: Fails, trusted: Trusted, most: int, repeats: int
+    ) -> None:
+        self.cutter, self.trusted, self.ask, self.most, self.repeats = Cutter(graph), trusted, fails, most, repeats
         self.known: dict[NodeEntry, Any] = {node[0]: array for node, array in zip(graph.inputs, arrays, strict=True)}
         self.known |= trusted.values(graph, arrays)
         self.tries = 0
@@ -117,7 +164,7 @@ class _Reducing:
         """Does it fail? An error on the whole model is the caller's; one that a part alone raises is another failure."""
         self.tries += 1
         try:
-            return bool(self.ask(graph, arrays))
+            return any(self.ask(graph, arrays) for _ in range(self.repeats))
         except PartitaError as error:
             if self.tries > 1:
                 return False

@@ -35,6 +35,7 @@ def map_batches(
     workers: int | None = None,
     ahead: int | None = None,
     progress: Callable[[int], None] | None = None,
+    key: bytes | None = None,
 ) -> Iterator[dict[str, Array]]:
     """The outputs of a model, by name, for each item of a data set, in its order.
 
@@ -42,33 +43,34 @@ def map_batches(
     compiled, or the file that its `export` wrote. With "processes" so many `workers` (by default as many as processors) import
     it, and one that ends is started again; with "ray" they are actors of the cluster that Ray is connected to. A worker is given
     several items at once where the model is fast. Items are read as results are fetched, at most `ahead` of them (by default
-    twice what all workers are given at once) before. `progress` is called with the number of results so far.
+    twice what all workers are given at once) before. `progress` is called with the number of results so far. With a `key` each
+    worker verifies the signature of the file.
     """
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
     count = NUMBER.read("workers", workers, "map_batches") or len(os.sched_getaffinity(0))
     ahead = NUMBER.read("ahead", ahead, "map_batches")
-    return _results(iter(dataset), model, executor, count, ahead, progress or (lambda number: None))
+    return _results(iter(dataset), model, executor, count, ahead, progress or (lambda number: None), key)
 
 
 def _results(
     items: Iterator[Any], model: CompiledModel | str | os.PathLike[str], executor: str, count: int, ahead: int | None,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None], key: bytes | None,
 ) -> Iterator[dict[str, Array]]:
     with contextlib.ExitStack() as stack:
         if isinstance(model, CompiledModel):
             own, path = model, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="partita-map-"))) / "model.partita"
             if executor != "serial":
-                own.export(path)
+                own.export(path, key=key)
         else:
             path = Path(model)
-            own = import_model(path)
+            own = import_model(path, key=key)
         checker = InputChecker(own.graph)
         inputs = (_by_name(item, checker, number) for number, item in enumerate(items))
         if executor == "processes":
-            results: Iterator[dict[str, Array]] = Crew(str(path), count, ahead).results(inputs)
+            results: Iterator[dict[str, Array]] = Crew(str(path), count, ahead, key).results(inputs)
         elif executor == "ray":
-            results = ray_results(path.read_bytes(), count, ahead, inputs)
+            results = ray_results(path.read_bytes(), count, ahead, inputs, key)
         else:
             results = (dict(zip(own.graph.output_names, own(arrays), strict=True)) for arrays in inputs)
         stack.enter_context(contextlib.closing(results))  # type: ignore[type-var]

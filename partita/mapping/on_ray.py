@@ -25,7 +25,7 @@ RESTARTS = 3
 class _Actor:
     """A process of the cluster that holds the model."""
 
-    def __init__(self, package: bytes, last: list[str]) -> None:
+    def __init__(self, package: bytes, last: list[str], key: bytes | None) -> None:
         import sys
 
         sys.path.sort(key=last.__contains__)
@@ -38,7 +38,7 @@ class _Actor:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.partita"
             path.write_bytes(package)
-            self.model = pt.import_model(path)
+            self.model = pt.import_model(path, key=key)
 
     def ready(self) -> None:
         """Do nothing: that it is done shows that the model was imported."""
@@ -108,12 +108,12 @@ class _Call:
 class _Crew:
     """Several actors. In place of one that ends another is started, and is given inputs once it is ready."""
 
-    def __init__(self, ray: Any, package: bytes, count: int) -> None:
+    def __init__(self, ray: Any, package: bytes, count: int, key: bytes | None) -> None:
         self._ray = ray
         self._package = ray.put(package)
-        self._last = folders_of_ray()
+        self._last, self._key = folders_of_ray(), key
         self._kind = ray.remote(num_cpus=1)(_Actor)
-        self._here = [self._kind.remote(self._package, self._last) for _ in range(count)]
+        self._here = [self._kind.remote(self._package, self._last, self._key) for _ in range(count)]
         self._coming: dict[Any, Any] = {}
         """Those that are started, by Ray's name for what they say when they are ready."""
         self._turn = 0
@@ -127,7 +127,7 @@ class _Crew:
         """Start another in place of an actor that ended."""
         if actor in self._here:
             self._here.remove(actor)
-            new = self._kind.remote(self._package, self._last)
+            new = self._kind.remote(self._package, self._last, self._key)
             self._coming[new.ready.remote()] = new
 
     def close(self) -> None:
@@ -144,11 +144,11 @@ class _Crew:
 
 
 def ray_results(
-    package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]]
+    package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]], key: bytes | None = None
 ) -> Iterator[dict[str, Array]]:
     """The outputs for each of the inputs, in order, by so many actors; Ray is started here where it is not connected."""
     ray = connected("executor='ray'")
-    crew = _Crew(ray, package, count)
+    crew = _Crew(ray, package, count, key)
     burst = Burst()
     waiting: deque[_Call] = deque()
     taken = given = 0

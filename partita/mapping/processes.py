@@ -37,8 +37,8 @@ class Answers:
 class Worker:
     """One process, with a thread of the caller's to itself."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, key: bytes | None = None) -> None:
+        self._path, self._key = path, key
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         """Has the process said that it imported the model?"""
@@ -95,6 +95,10 @@ class Worker:
     def _start(self, where: str) -> bool:
         """Start the process and wait until it has imported the model; False where it ended before."""
         process = self._running()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # It ended, as the reply that does not come shows.
+            process.stdin.writelines(frame_of({"key": None if self._key is None else self._key.hex()}, {}))
+            process.stdin.flush()
         reply = read_frame(process.stdout)  # type: ignore[arg-type]
         if reply is None:
             self._ended(where)
@@ -156,8 +160,8 @@ class Crew:
     An input on which a worker ended is taken by whoever is free next, and alone: it does not wait until that worker is started
     again, nor for the others that it was given with."""
 
-    def __init__(self, path: str, count: int, ahead: int | None) -> None:
-        self.workers = [Worker(path) for _ in range(count)]
+    def __init__(self, path: str, count: int, ahead: int | None, key: bytes | None = None) -> None:
+        self.workers = [Worker(path, key) for _ in range(count)]
         self._limit = ahead
         """How many inputs may be taken before the result of the first of them is fetched; None for twice what all workers are
         given at once."""

@@ -1,6 +1,7 @@
 """The process that runs a model for `map_batches`: python -m partita.mapping.worker MODEL.partita
 
-A frame goes out on what was standard output once the model is imported. Then a frame comes in on standard input that says how
+A frame comes in with the key of the file, if it is signed, and one goes out on what was standard output once the model is
+imported. Then a frame comes in on standard input that says how
 many calls follow it, each a frame with its arrays. All of these are read before the first answer goes out, so that the two sides
 never write to each other at once; the answers are frames in the same order. It ends when its input does."""
 
@@ -20,7 +21,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        model = pt.import_model(sys.argv[1])
+        words, _ = read_frame(sys.stdin.buffer) or ({"key": None}, {})
+        model = pt.import_model(sys.argv[1], key=None if words["key"] is None else bytes.fromhex(words["key"]))
     except pt.PartitaError as error:
         replies.writelines(frame_of({"unready": str(error)}, {}))
         replies.flush()

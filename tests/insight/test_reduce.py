@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,3 +142,46 @@ def test_errors_of_the_function_and_of_candidates() -> None:
         pt.reduce(graph, None, broken)
     with pytest.raises(pt.BadConfig, match="reduce: most is 0"):
         pt.reduce(graph, None, fails, most=0)
+
+
+def test_a_failure_that_comes_now_and_then_is_asked_about_several_times() -> None:
+    asked: list[int] = []
+
+    def fails(graph: pt.Graph, arrays: Any) -> bool:
+        asked.append(len(asked))
+        return len(asked) % 3 == 0 and any(node.op == "Softmax" for node in graph.nodes)
+
+    assert pt.reduce(transformer(), None, fails, repeats=3, shapes=False).nodes == ("softmax_0",)
+    with pytest.raises(pt.AcceleratorError, match="the whole model does not fail"):
+        asked.clear()
+        pt.reduce(transformer(), None, fails, shapes=False)
+    with pytest.raises(pt.BadConfig, match="repeats is 0"):
+        pt.reduce(transformer(), None, fails, repeats=0)
+
+
+def test_a_candidate_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    """The failure is the hang of the whole; another candidate that hangs does not fail where the whole only says so."""
+
+    def hangs(graph: pt.Graph, arrays: Any) -> bool:
+        if any(node.op == "Softmax" for node in graph.nodes):
+            child = subprocess.Popen(["sleep", "600"])
+            with open(tmp_path / "children", "a") as file:
+                file.write(f"{child.pid}\n")
+            child.wait()
+        return False
+
+    assert pt.reduce(transformer(), None, hangs, seconds=0.5, shapes=False).nodes == ("softmax_0",)
+    children = [int(line) for line in (tmp_path / "children").read_text().split()]
+    assert children
+    assert until(lambda: not any(map(is_running, children)), 20.0)
+    with pytest.raises(pt.AcceleratorError, match="the whole model does not fail"):
+        pt.reduce(transformer(), None, lambda graph, arrays: False, seconds=5.0)
+
+
+def test_an_end_of_the_process_is_a_failure() -> None:
+    def crashes(graph: pt.Graph, arrays: Any) -> bool:
+        if any(node.op == "Softmax" for node in graph.nodes):
+            os.abort()
+        return False
+
+    assert pt.reduce(transformer(), None, crashes, seconds=20.0, shapes=False).nodes == ("softmax_0",)

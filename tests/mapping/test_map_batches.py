@@ -77,6 +77,17 @@ def test_processes_give_the_bytes_and_the_order_of_the_serial_run() -> None:
     assert serial[2] == [np.full((2, 3), 6, np.float32).tobytes(), np.float32(36).tobytes()]
 
 
+def test_a_signed_file_is_verified_by_each_worker(tmp_path: Path) -> None:
+    model().export(tmp_path / "signed.partita", key=b"secret")
+    expected = listed(pt.map_batches(inputs(4), model(), executor="serial"))
+    for executor in ("processes", "serial"):
+        results = pt.map_batches(inputs(4), tmp_path / "signed.partita", executor=executor, workers=2, key=b"secret")
+        assert listed(results) == expected
+        with pytest.raises(pt.PartitaError, match="signed with another key"):
+            list(pt.map_batches(inputs(4), tmp_path / "signed.partita", executor=executor, workers=1, key=b"another"))
+    assert listed(pt.map_batches(inputs(4), model(), workers=1, key=b"secret")) == expected
+
+
 def test_items_may_be_arrays_sequences_or_mappings(tmp_path: Path) -> None:
     model().export(tmp_path / "small.partita")
     x = np.ones((2, 3), np.float32)

@@ -4,6 +4,7 @@ Without a linker TVM makes the machine code a second time in memory when a kerne
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shlex
@@ -107,6 +108,20 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
     check_symbols(undefined_symbols(library) if is_elf(library) else ())
 
 
+def _has_no_room(error: Exception) -> bool:
+    """Is it the folder of temporary files that fails, not the linker?"""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EIO)
+    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return os.environ.get("TMPDIR", "the folder of temporary files")
+
+
 def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
     """The shared library of an executable that has no kernels imported, of these, and of the threads that they run on."""
     try:
@@ -125,6 +140,9 @@ def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
     except CompileError:
         raise
     except Exception as error:
+        if _has_no_room(error):
+            cause = f"there is no room to link its kernels in: {first_line(error)}"
+            raise NotSupported(cause, remedy=f"Make room in {_temporary()}, or have TMPDIR name another folder") from error
         raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
 
 

@@ -103,7 +103,7 @@ def _save_both(graph: Graph, path: str, folder: str, drop_control: bool) -> None
         with collector_paused():
             model = Writing(graph, drop_control=drop_control, aside=data).model
         complete_outputs(graph, model)
-        file.close()
+        file.flush()
         name = f"{os.path.basename(path)}.{data.digest()}.data"
         _rename_location(model, name)
         serialized = _serialized(model, path)
@@ -137,7 +137,7 @@ def _serialized(model: Any, path: str) -> bytes:
 def _replace(path: str, folder: str, data: bytes) -> None:
     with _temporary(folder) as (file, written):
         file.write(data)
-        file.close()
+        file.flush()
         os.replace(written, path)
 
 

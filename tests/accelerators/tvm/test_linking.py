@@ -219,3 +219,20 @@ def test_a_model_that_starts_at_once_compiles_in_this_process(only) -> None:
     with pytest.warns(UserWarning, match="nothing that 'cpu' compiles is cached"):
         model = pt.compile(NET, "cpu", {"HETERO": {"START": "now", "START_WITH": "reference"}}).wait(300)
     assert model.properties.devices == ("cpu",) and np.allclose(model(X)[0], Y, rtol=1e-6)
+
+
+NO_ROOM = "No space left on device"
+
+
+@pytest.mark.parametrize("error", [OSError(28, NO_ROOM), OSError(f"ld: final link failed: {NO_ROOM}")])
+def test_a_full_folder_of_temporary_files_asks_for_no_compiler(
+    error: OSError, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(linking, "share", full)
+    with pytest.warns(UserWarning, match=f"there is no room to link its kernels in: .*{NO_ROOM}") as caught:
+        model = pt.compile(NET, "cpu", {"CACHE_DIR": tmp_path})
+    assert np.allclose(model(X)[0], Y, rtol=1e-4)
+    assert "TMPDIR name another folder" in str(caught[0].message) and "C++ compiler" not in str(caught[0].message)
