@@ -13,6 +13,7 @@ import partita as pt
 from accelerators.building.crews import MOST, SideBySide
 from accelerators.building.specialized import SpecializedSubgraph
 from accelerators.interface.accelerator import CompiledSubgraph
+from tests.close import is_close
 
 random = np.random.default_rng(4)
 
@@ -106,7 +107,7 @@ def test_sizes_are_computed_at_the_same_time() -> None:
 
     def call(number: int) -> bool:
         given = data[list(data)[number % len(data)]]
-        return bool(np.allclose(model(given)[0], np.maximum(given @ weight, 0), atol=1e-4))
+        return is_close(model(given)[0], np.maximum(given @ weight, 0), atol=1e-4)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(call, range(200)))

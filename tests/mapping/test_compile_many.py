@@ -11,6 +11,7 @@ import pytest
 
 import partita as pt
 from partita.mapping.compiling_on_ray import without_folders
+from tests.close import is_close
 
 
 def graph(size: int) -> pt.Graph:
@@ -29,7 +30,7 @@ def test_the_models_come_in_order_and_from_the_cache(
     assert [model.graph.name for model in models] == ["model4", "model6", "model4"]
     for model, size in zip(models, (4, 6, 4), strict=True):
         x = np.ones((1, size), np.float32)
-        assert np.allclose(model(x)[0], pt.compile(graph(size), "reference")(x)[0], atol=1e-5)
+        assert is_close(model(x)[0], pt.compile(graph(size), "reference")(x)[0])
     lines = [record.getMessage() for record in caplog.records if record.name == "partita.cache"]
     assert len(lines) == 3 and all("read from the cache" in line for line in lines)
 
@@ -87,6 +88,6 @@ def test_what_a_cluster_compiles_comes_back_as_entries_of_the_cache(tmp_path: Pa
         ray.shutdown()
     for model, size in zip(models, (4, 6, 4), strict=True):
         x = np.ones((1, size), np.float32)
-        assert np.allclose(model(x)[0], pt.compile(graph(size), "reference")(x)[0], atol=1e-5)
+        assert is_close(model(x)[0], pt.compile(graph(size), "reference")(x)[0])
     lines = [record.getMessage() for record in caplog.records if record.name == "partita.cache"]
     assert len(lines) == 3 and all("read from the cache" in line for line in lines)

@@ -12,6 +12,7 @@ from onnx import helper
 
 import partita as pt
 from graph.errors import PartitaError, ReadError
+from tests.close import assert_close
 
 
 def model(text: str, opsets: str = '"" : 18') -> onnx.ModelProto:
@@ -106,7 +107,7 @@ def test_ops_of_older_days_are_read_as_onnxruntime_reads_them(case: str, device:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     read = pt.load(proto)
     result = pt.compile(read, device)(arrays)[0]
-    np.testing.assert_allclose(result, session.run(None, arrays)[0], rtol=1e-4, atol=1e-5)
+    assert_close(result, session.run(None, arrays)[0], rtol=1e-4)
     note = f"ai.onnx version {version} has no such op; it is read as onnxruntime reads it"
     assert f"g, node 'y' ({op}): {note}" in read.attrs["notes"]
 
@@ -141,4 +142,4 @@ def test_an_op_that_a_version_has_withdrawn_is_read_with_a_note() -> None:
     wanted = session.run(None, dict(zip("xsb", arrays, strict=True)))[0]
     graph = pt.load(proto)
     assert "is withdrawn" in graph.attrs["notes"][0]
-    np.testing.assert_allclose(pt.compile(graph, "HETERO:cpu,reference")(*arrays)[0], wanted, rtol=1e-4, atol=1e-5)
+    assert_close(pt.compile(graph, "HETERO:cpu,reference")(*arrays)[0], wanted, rtol=1e-4)

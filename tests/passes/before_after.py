@@ -11,6 +11,7 @@ from graph import Graph
 from graph.interpret import interpret
 from graph.text import parse, print_graph
 from passes import apply_pass
+from tests.close import assert_close
 
 
 def text(body: str, opset: int | str = 21) -> Graph:
@@ -51,4 +52,4 @@ def same_values(a: Graph, b: Graph, inputs: Sequence[Any], tolerance: float = 0.
     assert a.output_names == b.output_names
     for x, y in zip(interpret(a, inputs), interpret(b, inputs), strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+        assert_close(x, y, atol=tolerance, rtol=tolerance)

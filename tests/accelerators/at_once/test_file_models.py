@@ -19,6 +19,7 @@ from accelerators.at_once import file_model, file_opening
 from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.models import ROOT
+from tests.close import assert_close, is_close
 
 pytest.importorskip("onnxruntime")
 
@@ -51,7 +52,7 @@ def opened(path, name: str = "late"):
 
 
 def close_to(outputs, expected) -> bool:
-    return np.allclose(outputs["y"], expected, rtol=1e-4, atol=1e-5)
+    return is_close(outputs["y"], expected, rtol=1e-4)
 
 
 def test_it_answers_before_the_file_is_read(path, expected, late, monkeypatch) -> None:
@@ -175,7 +176,7 @@ def test_what_does_not_fit_is_the_models_own_error(path, late, given, message) -
 
 def test_what_fits_otherwise_is_the_models_own_answer(path, late, expected) -> None:
     model, room = opened(path), np.empty_like(expected)
-    assert model(X, out=room)["y"] is room and np.allclose(room, expected, rtol=1e-4, atol=1e-5)
+    assert model(X, out=room)["y"] is room and is_close(room, expected, rtol=1e-4)
     assert opened(path)(np.zeros((0, 3, 6, 6), np.float32))["y"].shape == (0, 4, 4, 4)
     assert close_to(opened(path)(np.asfortranarray(X)), expected)
 
@@ -219,7 +220,7 @@ def test_a_file_that_claims_wrong_sizes(tmp_path, late) -> None:
     onnx.save(proto, tmp_path / "net.onnx")
     model = opened(tmp_path / "net.onnx")
     assert "the value 'y' is declared float32" in model.wait(300).report.notes[0]
-    np.testing.assert_allclose(model(X)[0], pt.compile(pt.load(convolution()), "reference")(X)[0], rtol=1e-4, atol=1e-5)
+    assert_close(model(X)[0], pt.compile(pt.load(convolution()), "reference")(X)[0], rtol=1e-4)
 
 
 def test_waiting_for_no_longer_than_that(path, late, monkeypatch) -> None:

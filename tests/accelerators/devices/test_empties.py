@@ -13,6 +13,7 @@ import partita as pt
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from graph.interpret import interpret
 from graph.writers.onnx.model import to_model
+from tests.close import assert_close
 
 DEVICES = ["cpu", "onnxruntime", "openvino"]
 
@@ -112,7 +113,7 @@ def test_what_turns_out_to_be_nothing_within_an_engine(device: str) -> None:
     for columns in (3, 7, 3):
         given = floats(1, 2, columns)
         for result, wanted in zip(model(given), interpret(graph, [given]), strict=True):
-            np.testing.assert_allclose(result, wanted, atol=1e-6, strict=True)
+            assert_close(result, wanted, atol=1e-6, strict=True)
 
 
 def test_an_imported_engine_tells_what_turns_out_to_be_nothing(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_a_symbol_that_lies_between_devices_is_right_or_one_error() -> None:
     given = floats(6, 4)
     compiled = pt.compile(graph, "HETERO:onnxruntime,reference", pin={"cut": "reference"})
     try:
-        np.testing.assert_allclose(compiled(given)[0], interpret(graph, [given])[0], atol=1e-6)
+        assert_close(compiled(given)[0], interpret(graph, [given])[0], atol=1e-6)
     except pt.RunError as error:
         assert "on 'onnxruntime'" in str(error)
 

@@ -19,6 +19,7 @@ import partita as pt
 from accelerators.engines.least_sizes import least_sizes
 from accelerators.engines.model import engine_model, model_from_bytes
 from graph.interpret import interpret
+from tests.close import assert_close
 
 Maker = Callable[[pt.Node], pt.Node]
 
@@ -141,7 +142,7 @@ def test_ordinary_models_of_any_size_stay_on_onnxruntime(make: Maker) -> None:
     for sizes in ((1, 4, 1, 1), (2, 4, 3, 2)):
         given = np.random.default_rng(2).standard_normal(sizes).astype(np.float32)
         for result, wanted in zip(pt.compile(graph, "onnxruntime")(given), interpret(graph, [given]), strict=True):
-            np.testing.assert_allclose(result, wanted, atol=1e-4, strict=True)
+            assert_close(result, wanted, atol=1e-4, strict=True)
 
 
 @pytest.mark.parametrize(("start", "device"), [("given", "reference"), ("constant", "onnxruntime")])

@@ -9,6 +9,7 @@ import pytest
 import partita as pt
 from accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, run
+from tests.close import assert_close
 from tests.graphs.networks import conv_relu
 from tests.graphs.topologies import one_op
 
@@ -19,7 +20,7 @@ IMAGE = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
 
 def test_it_agrees_with_the_reference() -> None:
     (mine,), (want,) = run("onnxruntime", conv_relu(), IMAGE), run("reference", conv_relu(), IMAGE)
-    np.testing.assert_allclose(mine, want, rtol=1e-4, atol=1e-5)
+    assert_close(mine, want, rtol=1e-4)
 
 
 def test_it_says_why_not() -> None:
@@ -160,7 +161,7 @@ def test_large_weights_are_shared_not_copied() -> None:
     model = compiled("onnxruntime", g)
     assert any(array is weights for array in model.model.weights.values())  # type: ignore[attr-defined]
     x = np.ones((1, 600), np.float32)
-    np.testing.assert_allclose(model.run([x])[0], x @ weights, rtol=1e-4, atol=1e-4)
+    assert_close(model.run([x])[0], x @ weights, atol=1e-4, rtol=1e-4)
 
 
 def test_out_takes_a_large_output() -> None:

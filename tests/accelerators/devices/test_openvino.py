@@ -14,6 +14,7 @@ import pytest
 import partita as pt
 from accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, run
+from tests.close import assert_close
 from tests.graphs.networks import conv_relu
 from tests.graphs.topologies import one_op
 
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_it_agrees_with_the_reference() -> None:
     (mine,), (want,) = run("openvino", conv_relu(), IMAGE), run("reference", conv_relu(), IMAGE)
-    np.testing.assert_allclose(mine, want, rtol=1e-4, atol=1e-5)
+    assert_close(mine, want, rtol=1e-4)
 
 
 def test_what_weights_of_4_bits_multiply_is_not_rounded_to_bytes() -> None:
@@ -42,7 +43,7 @@ def test_what_weights_of_4_bits_multiply_is_not_rounded_to_bytes() -> None:
 def test_a_single_device_may_be_named_with_its_number() -> None:
     for device, config in (("openvino", {"DEVICE_ID": "CPU.0"}), ("openvino.CPU.0", {})):
         model = pt.compile(conv_relu(), device, config)
-        np.testing.assert_allclose(model(IMAGE)[0], run("reference", conv_relu(), IMAGE)[0], rtol=1e-4, atol=1e-5)
+        assert_close(model(IMAGE)[0], run("reference", conv_relu(), IMAGE)[0], rtol=1e-4)
 
 
 def test_one_unknown_op_leaves_the_others() -> None:
@@ -110,7 +111,7 @@ def test_transposed_convolutions_of_given_sizes(batch: int | str, attrs: dict[st
     said = answer("openvino", graph)
     assert said is True if batch == 2 and "auto_pad" in attrs else "openvino" in str(said)
     placed, data = pt.compile(graph, "HETERO:openvino,reference"), IMAGE[:, :, :5, :5].repeat(2, 0)
-    np.testing.assert_allclose(placed(data)[0], run("reference", graph, data)[0], rtol=1e-4, atol=1e-4)
+    assert_close(placed(data)[0], run("reference", graph, data)[0], atol=1e-4, rtol=1e-4)
 
 
 def test_ties_and_samples_and_gates() -> None:

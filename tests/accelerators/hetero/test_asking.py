@@ -8,6 +8,7 @@ import pytest
 import partita as pt
 from graph.rewrite import rewrite
 from tests.accelerators.hetero.small_devices import device
+from tests.close import assert_close
 from tests.graphs.topologies import with_tanh
 
 X = np.array([-1.5, -0.5, 0.5, 2.0], np.float32)
@@ -227,7 +228,7 @@ def test_tvm_is_asked_about_what_is_inside_calls(ratio):
     for model in (g, called):
         m = pt.compile(model, "HETERO:cpu,reference")
         for mine, true in zip(m(array), wanted, strict=True):
-            np.testing.assert_allclose(mine, true, atol=1e-5)
+            assert_close(mine, true)
     flat = pt.query(g, "HETERO:cpu,reference")["n"]
     assert set(pt.query(called, "HETERO:cpu,reference").values()) == {flat}
 

@@ -14,6 +14,7 @@ from accelerators import register_accelerator, unregister_accelerator
 from accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.random_accelerators import MERGED, RandomAccelerator, random_graph
 from tests.accelerators.hetero.small_devices import device
+from tests.close import assert_close
 
 SIZE = re.compile(r"it was in a subgraph of (\d+) ops?, (fewer than min|beyond max)_subgraph(?:_size|s)=(\d+)")
 
@@ -40,7 +41,7 @@ def check(seed: int, second: str) -> None:
         check_answers(that, flat(g))
         m = pt.compile(g, f"HETERO:that,{second},reference")
         for mine, true in zip(m(x), wanted, strict=True):
-            np.testing.assert_allclose(mine, true, rtol=1e-4, atol=1e-5)
+            assert_close(mine, true, rtol=1e-4)
         check_reasons(that, m)
 
 

@@ -20,6 +20,7 @@ from accelerators.tvm.cpu import CpuAccelerator
 from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import ROOT
+from tests.close import is_close
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tvm")
@@ -74,7 +75,7 @@ def changing(monkeypatch):
 
 def right(model, expected, number: int) -> bool:
     answer = model(INPUTS[number])
-    return len(answer) == 1 and np.allclose(answer["y"], expected[number], rtol=1e-4, atol=1e-4)
+    return len(answer) == 1 and is_close(answer["y"], expected[number], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("each", [60, pytest.param(1250, marks=pytest.mark.slow)])

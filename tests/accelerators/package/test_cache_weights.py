@@ -23,6 +23,7 @@ from accelerators.cache.weight_files import read_weights, write_weights
 from accelerators.process import behind
 from accelerators.process.atomic import PIECE, write_pieces
 from accelerators.process.short_turns import short_turns
+from tests.close import is_close
 
 
 def test_each_large_array_is_on_disk_once_and_in_memory_once(tmp_path):
@@ -124,7 +125,7 @@ def test_weights_lie_in_their_files_as_soon_as_they_are_packed(tmp_path: Path, m
     result = pt.compile(graph, "cpu", {"CACHE_DIR": str(tmp_path)})(np.ones((4, 256), "f"))[0]
     ((size, is_there),) = written
     assert size >= matrix.nbytes and is_there, "columns are added where panels are wider"
-    assert np.allclose(result, matrix.sum(0), atol=1e-3)
+    assert is_close(result, matrix.sum(0), atol=1e-3)
 
 
 def memory_of(array: np.ndarray) -> object:

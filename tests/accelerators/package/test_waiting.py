@@ -10,13 +10,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import partita as pt
 from accelerators.cache import list_entries, waiting
 from accelerators.cache.store import LOCKS, Store
 from tests.accelerators.package.models import ROOT, run
+from tests.close import assert_close
 from tests.graphs.networks import inputs_of, small_net
 
 Holder = subprocess.Popen[str]
@@ -105,7 +105,7 @@ def test_a_stopped_process_is_not_waited_for(folder: Path, holder: Holder, in_ha
     finally:
         holder.send_signal(signal.SIGCONT)
     expected = pt.compile(small_net(), "reference")(inputs_of(small_net()))[0]
-    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+    assert_close(outputs, expected, rtol=1e-4)
     assert list_entries(folder) == []
 
 

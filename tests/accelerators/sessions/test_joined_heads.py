@@ -9,6 +9,7 @@ import pytest
 import partita as pt
 from benchmarks.models.exports import SMALL_LLAMA, Llama, Value, numbers
 from tests.accelerators.sessions.test_sessions import tokens, told_at_once
+from tests.close import is_close
 
 SIZES = attrs.evolve(SMALL_LLAMA, layers=1, width=64, position_ids=False)
 
@@ -74,7 +75,7 @@ def test_what_is_new_is_appended(decoder: type[_Grouped]) -> None:
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
     said = [session(part)["logits"] for part in np.split(ids, [5, 6, 7], axis=1)]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(said, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(said, axis=1), told_at_once(graph, ids))
 
 
 def test_attention_that_lets_a_part_go_to_nobody_is_copied() -> None:
@@ -84,7 +85,7 @@ def test_attention_that_lets_a_part_go_to_nobody_is_copied() -> None:
     (note,) = session.notes
     assert note.startswith("caches are copied: ") and "is not plain causal attention" in note
     wanted = told_at_once(graph, ids)
-    assert np.allclose(np.concatenate(said, axis=1), wanted, atol=1e-5)
+    assert is_close(np.concatenate(said, axis=1), wanted)
     assert not np.allclose(told_at_once(graph_of(_Grouped), ids), wanted, atol=1e-2)
 
 
@@ -96,7 +97,7 @@ def test_sequences_of_several_lengths_are_filled_up_at_their_right() -> None:
     _, *past = model(ids[:, :5], prompt, empty, empty)
     said = model(ids[:, 5:], np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 1]]), *past)["logits"]
     wanted = told_at_once(graph, ids)[0, 5], told_at_once(graph, ids[1:, [0, 1, 2, 5]])[0, 3]
-    assert np.allclose(said[:, 0], wanted, atol=1e-5)
+    assert is_close(said[:, 0], wanted)
     session = model.session()
     session(ids[:, :5], attention_mask=prompt)
-    assert np.allclose(session(ids[:, 5:])["logits"][:, 0], wanted, atol=1e-5)
+    assert is_close(session(ids[:, 5:])["logits"][:, 0], wanted)

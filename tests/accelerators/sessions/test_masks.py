@@ -11,6 +11,7 @@ import pytest
 import partita as pt
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
 from tests.accelerators.sessions.test_sessions import Make, Sizes, tokens, told_at_once, with_buffers
+from tests.close import is_close
 
 LENGTHS = (5, 3)
 """The prompts of two sequences; the second one is filled up at its left."""
@@ -27,7 +28,7 @@ def alone(graph: pt.Graph, ids: np.ndarray, end: int) -> np.ndarray:
 
 
 def close(scores: np.ndarray, wanted: np.ndarray) -> bool:
-    return np.allclose(scores[:, -1], wanted, atol=2e-5)
+    return is_close(scores[:, -1], wanted, atol=2e-5)
 
 
 MODELS = [

@@ -21,6 +21,7 @@ from accelerators.sessions.roles import roles_of
 from accelerators.sessions.step import StepSizes, step_graph
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, Llama, Sizes, Value, gpt2, llama, numbers, scalar
 from graph.interpret import evaluate_node
+from tests.close import is_close
 from tests.insight.small_devices import device_of
 
 Make = Callable[[Sizes], pt.Graph]
@@ -62,7 +63,7 @@ def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> Non
     rest = [session(part)["logits"] for part in (ids[:, 4:6], ids[:, 6:])]
     assert session.notes == ()
     assert session.length == 7
-    assert np.allclose(np.concatenate([first, *rest], axis=1), wanted, atol=1e-5)
+    assert is_close(np.concatenate([first, *rest], axis=1), wanted)
     steps = session._decoder._steps
     assert {size.rows for size in steps} >= {1, 4}
     for step in steps.values():  # No pass has made the body of the call another one, by which the kernel would not be known.
@@ -77,7 +78,7 @@ def test_other_devices_copy_and_say_the_same(device: str) -> None:
     graph, ids = llama(SMALL_LLAMA), tokens(6, batch=2)
     session = pt.compile(graph, device).session()
     outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:5])["logits"], session(input_ids=ids[:, 5:])["logits"]]
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
     (note,) = session.notes
     assert note == "caches are copied: the devices of this model have no attention to a cache that is appended to"
 
@@ -170,7 +171,7 @@ def test_keys_that_an_op_turns_are_appended_to_in_place() -> None:
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
     outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:])["logits"]]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
@@ -178,7 +179,7 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
     outputs = [session(ids[:, :4])["logits"], session(ids[:, 4:])["logits"]]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 @pytest.mark.parametrize("longest", [5, 8, 12])
@@ -188,7 +189,7 @@ def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> Non
     session = pt.compile(graph, "cpu").session(longest=longest, chunks=(4, 1))
     outputs = [session(part)["logits"] for part in np.split(ids, [4], axis=1)]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 KEPT = attrs.evolve(SMALL_LLAMA, layers=1)
@@ -205,18 +206,18 @@ def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: P
     session = pt.compile(graph, device).session(longest=16, chunks=(3, 1))
     ends = (3, 4, 5, 6, 9, 10)
     for start, end in zip((0, *ends), ends, strict=False):
-        assert np.allclose(session(ids[:, start:end])["logits"], wanted[:, start:end], atol=1e-5)
+        assert is_close(session(ids[:, start:end])["logits"], wanted[:, start:end])
     assert bool(session.notes) == (device != "cpu")
     session.save(tmp_path / "said")
     for other in (session.fork(), pt.compile(graph, "reference").session().load(tmp_path / "said"), session):
-        assert np.allclose(other(ids[:, 10:])["logits"], wanted[:, 10:], atol=1e-5)
+        assert is_close(other(ids[:, 10:])["logits"], wanted[:, 10:])
     session.reset()
-    assert np.allclose(session(ids[:, :12])["logits"], wanted[:, :12], atol=1e-5)
+    assert is_close(session(ids[:, :12])["logits"], wanted[:, :12])
     session.save(tmp_path / "whole")
     with np.load(tmp_path / "whole") as stored:
         assert {array.shape for name, array in stored.items() if "past" in name} == {(2, 2, 4, 8)}
     again = session.fork(rows=[1]).load(tmp_path / "said").fork(rows=[1, 0])
-    assert np.allclose(again(ids[::-1, 10:])["logits"], wanted[::-1, 10:], atol=1e-5)
+    assert is_close(again(ids[::-1, 10:])["logits"], wanted[::-1, 10:])
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -227,8 +228,8 @@ def test_hidden_tokens_of_caches_of_the_last_positions(device: str) -> None:
     session(ids[:, :6], attention_mask=hiding)
     for at in range(6, 10):
         scores = session(ids[:, at : at + 1])["logits"]
-        assert np.allclose(scores[0], told_at_once(alone, ids[:1, : at + 1])[0, -1:], atol=1e-5)
-        assert np.allclose(scores[1], told_at_once(alone, ids[1:, 2 : at + 1])[0, -1:], atol=1e-5)
+        assert is_close(scores[0], told_at_once(alone, ids[:1, : at + 1])[0, -1:])
+        assert is_close(scores[1], told_at_once(alone, ids[1:, 2 : at + 1])[0, -1:])
 
 
 def test_one_mask_for_caches_of_different_lengths_hides_nothing() -> None:
@@ -247,7 +248,7 @@ def test_chunks_are_no_window_that_slides(longest: int) -> None:
     outputs = [session(ids[:, at : at + 1])["logits"] for at in range(12)]
     (note,) = session.notes
     assert "is not plain causal attention to" in note
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -279,7 +280,7 @@ def test_the_position_of_the_first_token_is_given_to_all_of_them(cut: bool, monk
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(2, 1))
     outputs = [session(ids[:, :5], start_pos=np.array([0]))["logits"], session(ids[:, 5:], start_pos=np.array([5]))["logits"]]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(llama(sizes), ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(llama(sizes), ids))
 
 
 def test_a_window_that_slides_is_appended_to_in_place() -> None:
@@ -287,7 +288,7 @@ def test_a_window_that_slides_is_appended_to_in_place() -> None:
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))
     outputs = [session(ids[:, start:end])["logits"] for start, end in ((0, 8), (8, 9), (9, 10), (10, 11))]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 UNLIKE = [
@@ -311,7 +312,7 @@ def test_what_is_not_recognised_is_copied() -> None:
     session = pt.compile(graph, "cpu").session(longest=16)
     outputs = [session(ids[:, :8])["logits"], session(ids[:, 8:])["logits"]]
     assert session.notes == ("caches are copied: 'matmul_1' is not plain causal attention to 1 earlier positions",)
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
 @pytest.mark.parametrize("longest", [None, 48])
@@ -320,7 +321,7 @@ def test_a_table_of_few_positions_is_the_longest_conversation(longest: int | Non
     session = pt.compile(graph, "cpu").session(longest=longest, chunks=(4, 1))
     outputs = [session(ids[:, :18])["logits"], session(ids[:, 18:])["logits"]]
     assert session.notes == ()
-    assert np.allclose(np.concatenate(outputs, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
     with pytest.raises(InputError, match="20 tokens were said, and 1 more are longer than 20\n  The model has no more positions"):
         session(ids[:, :1])
     assert session.length == 20
@@ -356,7 +357,7 @@ def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel, monkeypat
     session, slow = model.session(longest=32, chunks=(4, 1)), model.session(longest=32, chunks=(1,))
     outputs = [session(ids[:, :7])["logits"], session(ids[:, 7:8])["logits"], session(ids[:, 8:])["logits"]]
     assert session.length == 11
-    assert np.allclose(np.concatenate(outputs, axis=1), slow(ids)["logits"], atol=1e-5)
+    assert is_close(np.concatenate(outputs, axis=1), slow(ids)["logits"])
     pieces = [[(piece.start, piece.count, piece.again) for piece in session._pieces(1, rows)] for rows in (3, 5, 7, 10)]
     singles = [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
     assert pieces == [singles, [(0, 4, 0), (4, 1, 0)], [(0, 4, 0), (3, 4, 1)], [(0, 4, 0), (4, 4, 0), (6, 4, 2)]]
@@ -367,7 +368,7 @@ def test_room_is_doubled(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatc
     ids = tokens(9)
     small, large = model.session(chunks=(1,)), model.session(longest=32, chunks=(1,))
     for at in range(9):
-        assert np.allclose(small(ids[:, at : at + 1])[0], large(ids[:, at : at + 1])[0], atol=1e-5)
+        assert is_close(small(ids[:, at : at + 1])[0], large(ids[:, at : at + 1])[0])
     assert {array.shape[2] for array in small._state.arrays.values()} == {16}
 
 
@@ -394,7 +395,7 @@ def test_a_fork_may_choose_sequences(model: pt.CompiledModel) -> None:
     beams = session.fork(rows=[1, 1])
     ones = beams(np.array([[3], [4]]))[0]
     both = session(np.array([[7], [4]]))[0]
-    assert np.allclose(ones[1], both[1], atol=1e-6)
+    assert is_close(ones[1], both[1], atol=1e-6)
     with pytest.raises(InputError, match=r"rows \[2\] are not among the 2 sequences of the conversation"):
         session.fork(rows=[2])
 
@@ -408,7 +409,7 @@ def test_a_session_is_saved_and_goes_on_elsewhere(model: pt.CompiledModel, tmp_p
     assert again.length == 3
     assert np.array_equal(again(tokens(1))[0], session(tokens(1))[0])
     copying = pt.compile(model.origin.graph, "reference").session().load(path)  # type: ignore[union-attr]
-    assert np.allclose(copying(tokens(1))[0], model.session(longest=32, chunks=(1,)).load(path)(tokens(1))[0], atol=1e-5)
+    assert is_close(copying(tokens(1))[0], model.session(longest=32, chunks=(1,)).load(path)(tokens(1))[0])
 
 
 def test_a_file_that_is_no_session_is_refused(model: pt.CompiledModel, tmp_path: Path) -> None:
@@ -578,7 +579,7 @@ def test_a_device_that_misbehaves_leaves_the_conversation_as_it_was() -> None:
             misbehave.clear()
             assert session.length == 4
         said.append(session(ids[:, 4:])["logits"])
-    assert np.allclose(np.concatenate(said, axis=1), told_at_once(graph, ids), atol=1e-5)
+    assert is_close(np.concatenate(said, axis=1), told_at_once(graph, ids))
 
 
 def test_sessions_of_a_closed_model_are_closed() -> None:
@@ -636,7 +637,7 @@ def test_buffers_that_are_scattered_to_are_written_in_place() -> None:
     appending = pt.compile(graph, "HETERO:cpu,reference").session(chunks=(4, 1))
     copying = pt.compile(graph, "reference").session()
     for part in np.split(tokens(6), [4, 5], axis=1):
-        assert np.allclose(appending(part)[0], copying(part)[0], atol=1e-5)
+        assert is_close(appending(part)[0], copying(part)[0])
     assert appending.notes == ()
     with pytest.raises(InputError, match="6 tokens were said, and 11 more are longer than 16"):
         appending(tokens(11))
@@ -652,7 +653,7 @@ def test_rings_hold_the_last_positions_of_any_number(device: str) -> None:
     ring = "caches are copied: 'keys' is a ring, in which new positions take the places of old ones"
     for end in range(1, 12):
         last = ids[:, max(0, end - 4) : end]
-        assert np.allclose(session(ids[:, end - 1 : end])[0][:, -1], plain.session()(last)[0][:, -1], atol=1e-5)
+        assert is_close(session(ids[:, end - 1 : end])[0][:, -1], plain.session()(last)[0][:, -1])
     assert session.length == 11 and ring in session.notes
 
 
@@ -678,5 +679,5 @@ def test_heads_side_by_side_are_appended_to_in_place() -> None:
     appending = pt.compile(graph, "HETERO:cpu,reference").session(longest=8, chunks=(3, 1))
     copying = pt.compile(graph, "reference").session()
     for part in np.split(tokens(5), [3, 4], axis=1):
-        assert np.allclose(appending(part)[0], copying(part)[0], atol=1e-5)
+        assert is_close(appending(part)[0], copying(part)[0])
     assert appending.notes == ()

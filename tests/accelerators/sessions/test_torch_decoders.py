@@ -11,6 +11,7 @@ import partita as pt
 from accelerators.errors import InputError
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.roles import roles_of
+from tests.close import is_close
 
 FOLDER = Path(__file__).parents[2] / "data" / "torch" / "decoders"
 
@@ -36,7 +37,7 @@ def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str
     while len(said) < len(wanted):
         said.append(int(session(np.array([said[-1:]]))["logits"][0, -1].argmax()))
     assert session.notes == notes
-    assert np.allclose(first, scores, atol=1e-5)
+    assert is_close(first, scores)
     assert said == wanted
 
 

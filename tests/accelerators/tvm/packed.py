@@ -8,6 +8,7 @@ import numpy as np
 
 import partita as pt
 from graph.types import Array
+from tests.close import assert_close
 
 
 class Packed:
@@ -50,7 +51,7 @@ class Packed:
             assert a.dtype == b.dtype, said
             if rtol and a.dtype.kind not in "iub":
                 a, b = a.astype("float64"), b.astype("float64")
-                np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=said)
+                assert_close(a, b, atol=rtol, rtol=rtol, err_msg=said)
             else:
                 np.testing.assert_array_equal(a, b, err_msg=said)
 

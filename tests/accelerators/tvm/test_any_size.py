@@ -18,6 +18,7 @@ from accelerators.tvm.machine.machine import host_machine
 from accelerators.tvm.machine.work import STEPS
 from accelerators.tvm.sizes.extent import symbol
 from tests.accelerators.tvm.any_size import attention, check, numbers, random, specialized
+from tests.close import assert_close
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
 EDGES = (1, 2, 3, 5, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 48, 57)
@@ -111,7 +112,7 @@ def test_a_little_work_is_one_thread_s(threads: int) -> None:
     for n, m in sizes:
         given = numbers(n, m, 5), numbers(n, m, 5)
         for a, b in zip(model(*given), reference(*given), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+            assert_close(a, b, atol=2e-5, rtol=2e-5)
     assert specialized(model).sizes == ()
     shared = [kernel for kernel in model.kernels() if "parallel" in str(kernel.text)]
     assert len(shared) == (3 if threads > 1 else 0)
@@ -203,7 +204,7 @@ def test_products_of_two_values_of_any_size() -> None:
     sizes = [(1, 1, 1, 1), (2, 3, 2, 5), (1, 16, 17, 3), (3, 29, 31, 4), (1, 13, 48, 9), (1, 60, 15, 2), (2, 2, 130, 33)]
     for n, s, t, d in sizes:
         feed = {"a": numbers(n, 2, s, d), "b": numbers(n, 2, t, d), "c": numbers(s, t)}
-        np.testing.assert_allclose(model(feed)[0], reference(feed)[0], rtol=2e-5, atol=1e-4)
+        assert_close(model(feed)[0], reference(feed)[0], atol=1e-4, rtol=2e-5)
     assert specialized(model).sizes == () and [kernel.schedule for kernel in model.kernels()] == ["product"]
 
 
@@ -241,7 +242,7 @@ def test_recurrent_layers_of_any_batch(op: str, threads: int) -> None:
     for t, n in ((1, 1), (5, 3), (7, 8), (2, 33)):
         feed = {"x": numbers(t, n, 8), "lengths": random.integers(1, t + 1, n).astype(np.int32)}
         for a, b in zip(model(feed), reference(feed), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+            assert_close(a, b, atol=2e-5, rtol=2e-5)
     assert specialized(model).sizes == (), "no size was compiled by itself"
 
 
@@ -336,7 +337,7 @@ def test_what_has_no_rule_is_compiled_for_each_size() -> None:
     assert note in " ".join(model.report.notes)
     for n in (1, 2):
         image = numbers(n, 3, 8, 8)
-        np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
+        assert_close(model(image)[0], reference(image)[0], atol=1e-4, rtol=1e-4)
     assert len(specialized(model).sizes) == 2
 
 
@@ -385,5 +386,5 @@ def test_a_setting_by_which_each_size_is_compiled() -> None:
     graph = pt.Graph([pt.op("MatMul", x, pt.constant(numbers(24, 32)))])
     model = pt.compile(graph, "cpu", config={"ANY_SIZE": False})
     data = numbers(3, 24)
-    np.testing.assert_allclose(model(data)[0], pt.compile(graph, "reference")(data)[0], rtol=0.1, atol=0.2)
+    assert_close(model(data)[0], pt.compile(graph, "reference")(data)[0], atol=0.2, rtol=0.1)
     assert specialized(model).any_size is None and len(specialized(model).sizes) == 1

@@ -20,6 +20,7 @@ from accelerators.tvm.compiled.cuda_launched import CompiledCuda
 from accelerators.tvm.device import NOTES, TvmAccelerator
 from accelerators.tvm.kernels.catalogue import draft_kernel
 from tests.accelerators.tvm.running import check, compiled, schedules
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 needs_gpu = pytest.mark.skipif(cuda.gpu_arch() is None, reason="no GPU here")
@@ -124,11 +125,11 @@ def test_arrays_on_the_gpu_and_runs_that_are_recorded() -> None:
     model, (wanted,) = pt.compile(small(), "cuda"), pt.compile(small(), "reference")(data)
     given, target = pt.to_device(data, "cuda"), pt.to_device(np.zeros_like(data), "cuda")
     for _ in range(3):
-        np.testing.assert_allclose(model(data)[0], wanted, rtol=1e-4, atol=1e-6)
+        assert_close(model(data)[0], wanted, atol=1e-6, rtol=1e-4)
         model(given, out=target)
     for _ in range(3):
         model(given, out=target)
-    np.testing.assert_allclose(target.numpy(), wanted, rtol=1e-4, atol=1e-6)
+    assert_close(target.numpy(), wanted, atol=1e-6, rtol=1e-4)
 
 
 @needs_gpu
@@ -143,7 +144,7 @@ def test_tensors_of_torch_on_the_gpu() -> None:
     given, target = torch.from_numpy(data).cuda() * 2 / 2, torch.zeros(data.shape, device="cuda")
     for _ in range(3):
         model(given, out=target)
-    np.testing.assert_allclose(target.cpu().numpy(), wanted, rtol=1e-4, atol=1e-6)
+    assert_close(target.cpu().numpy(), wanted, atol=1e-6, rtol=1e-4)
     shown = torch.from_dlpack(pt.to_device(data, "cuda"))
     assert shown.is_cuda and torch.equal(shown.cpu(), torch.from_numpy(data))
 

@@ -10,6 +10,7 @@ from accelerators.tvm.prepare.einsum_matmul import product_of
 from accelerators.tvm.prepare.einsum_turned import order_of
 from tests.accelerators.tvm.any_size import check
 from tests.accelerators.tvm.running import normals
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -30,7 +31,7 @@ def test_a_product_in_any_order_of_dimensions(equation: str) -> None:
     assert product is not None
     first, second = (normal(*(int(size) for size in entry.type.shape)) for entry in node.reads)  # type: ignore[union-attr]
     result = np.matmul(first.transpose(product.left), second.transpose(product.right)).transpose(product.result)
-    np.testing.assert_allclose(result, np.einsum(equation, first, second), rtol=1e-5, atol=1e-5)
+    assert_close(result, np.einsum(equation, first, second))
 
 
 NONE = ["aab,bc->ac", "ab,bc->c", "ab,bc->acz", "a,b->ab", "...ab,bc->...ac", "ab,bc,cd->ad", "ab->ba"]

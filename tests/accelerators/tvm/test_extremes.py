@@ -12,6 +12,7 @@ import partita as pt
 from accelerators.tvm.layouts.outer_taps import _meets
 from accelerators.tvm.prepare.contractions import contractions, is_long
 from tests.accelerators.tvm.running import check, normals
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -50,7 +51,7 @@ def test_a_row_of_contractions_is_the_whole(equation: str) -> None:
         read = [values[place] for place in step.operands]
         values = [value for place, value in enumerate(values) if place not in step.operands]
         values.append(np.einsum(step.equation, *read))
-    np.testing.assert_allclose(values[0], np.einsum(equation, *given), rtol=1e-4, atol=1e-5)
+    assert_close(values[0], np.einsum(equation, *given), rtol=1e-4)
 
 
 def test_letters_that_are_left_out_have_no_row() -> None:
@@ -130,4 +131,4 @@ def test_a_kernel_of_too_much_code_is_left_to_the_next_device(monkeypatch: pytes
     reasons = [move.reason for move in model.report.moves] + [model.report.placement.why("product")]
     assert any("its kernel has more than 200 expressions" in reason for reason in reasons), reasons
     given = normal(13, 37)
-    np.testing.assert_allclose(model(given)[0], np.maximum(given @ w.value, 0), atol=1e-4)
+    assert_close(model(given)[0], np.maximum(given @ w.value, 0), atol=1e-4)

@@ -10,6 +10,7 @@ from accelerators.tvm.kernels.shared.shapes import float32_shape
 from accelerators.tvm.layouts.folding import fold_scales
 from graph.interpret import interpret
 from tests.accelerators.tvm.running import normals
+from tests.close import assert_close
 
 RNG = np.random.default_rng(5)
 normal = normals(RNG)
@@ -25,7 +26,7 @@ def folded(output: pt.Node, x: pt.Node) -> list[str]:
     after = fold_scales(before)
     given = normal(*(float32_shape(x[0]) or ()))
     for item, wanted in zip(interpret(after, [given]), interpret(before, [given]), strict=True):
-        np.testing.assert_allclose(item, wanted, rtol=1e-4, atol=1e-4)
+        assert_close(item, wanted, atol=1e-4, rtol=1e-4)
     return [str(node.op) for node in after.nodes if node.is_op]
 
 

@@ -21,6 +21,7 @@ from accelerators.tvm.sizes import enough_rows
 from benchmarks.models.any_size import Sizes, bert, gpt2
 from tests.accelerators.tvm.any_size import attention, numbers, random, specialized
 from tests.accelerators.tvm.opencl_nets import ROOT
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 try:
@@ -81,7 +82,7 @@ def test_threads_with_sizes_of_their_own(compiled: tuple[Any, Any]) -> None:
     with ThreadPoolExecutor(3) as threads:
         for _ in range(2):
             for ours, data in zip(threads.map(model, given), given, strict=True):
-                np.testing.assert_allclose(ours[0], reference(data)[0], rtol=1e-4, atol=1e-5)
+                assert_close(ours[0], reference(data)[0], rtol=1e-4)
     assert specialized(model).sizes == ()
 
 
@@ -92,10 +93,10 @@ def test_arrays_of_the_caller(compiled: tuple[Any, Any]) -> None:
         data = numbers(2, length, 24)
         (wanted,) = reference(data)
         (there,) = model(pt.to_device(data, "opencl"), out="device")
-        np.testing.assert_allclose(np.asarray(there), wanted, rtol=1e-4, atol=1e-5)
+        assert_close(np.asarray(there), wanted, rtol=1e-4)
         into = np.empty_like(wanted)
         model(data, out=[into])
-        np.testing.assert_allclose(into, wanted, rtol=1e-4, atol=1e-5)
+        assert_close(into, wanted, rtol=1e-4)
     assert specialized(model).sizes == ()
 
 
@@ -183,7 +184,7 @@ def test_products_of_few_rows_are_compiled_for_their_size(monkeypatch: pytest.Mo
     agrees(model, reference, {"x": numbers(8, 24)})
     data = numbers(7, 24)
     for ours, wanted in zip(model(data), reference(data), strict=True):
-        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+        assert_close(ours, wanted, rtol=1e-4)
     assert specialized(model).sizes == (((7, 24),),)
 
 
@@ -195,7 +196,7 @@ def test_transposed_convolutions_of_few_pixels_are_compiled_for_their_size(monke
     model, reference = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "reference")
     agrees(model, reference, {"x": numbers(2, 3, 2, 2)})
     data = numbers(1, 3, 2, 2)
-    np.testing.assert_allclose(model(data)[0], reference(data)[0], rtol=1e-4, atol=1e-5)
+    assert_close(model(data)[0], reference(data)[0], rtol=1e-4)
     assert specialized(model).sizes == (((1, 3, 2, 2),),)
 
 

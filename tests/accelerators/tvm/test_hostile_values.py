@@ -10,6 +10,7 @@ import pytest
 import partita as pt
 from accelerators.errors import RunError
 from graph.types import numpy_dtype
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -242,5 +243,5 @@ def test_a_region_that_is_smaller_than_a_pixel(mode: str) -> None:
     sizes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.5}
     regions = pt.op("RoiAlign", *read, name="regions", coordinate_transformation_mode=mode, **sizes)
     model, reference = (pt.compile(pt.Graph([regions], inputs=read), on) for on in ("HETERO:cpu,reference", "reference"))
-    np.testing.assert_allclose(model(*given)[0], reference(*given)[0], rtol=1e-5, atol=1e-6)
+    assert_close(model(*given)[0], reference(*given)[0], atol=1e-6)
     assert model.properties.devices == (("reference",) if mode == "half_pixel" else ("cpu",))

@@ -25,6 +25,7 @@ from accelerators.tvm.sizes.sizing import forms_for_any_size, sized
 from benchmarks.models.any_size import Sizes, vit
 from graph.numerics.windows import window
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
+from tests.close import assert_close
 from tests.fuzz.guard.pages import guarded_copy
 
 
@@ -257,7 +258,7 @@ def test_sizes_between_the_grains_are_compiled_alone() -> None:
     assert model.report.notes[1] == f"cpu_0: sizes are compiled for each unless {multiples}"
     for shape, alone in (((2, 3, 8, 12), 0), ((1, 3, 7, 12), 1), ((1, 3, 4, 4), 1)):
         image = numbers(*shape)
-        np.testing.assert_allclose(model(image)[0], reference(image)[0], rtol=1e-4, atol=1e-4)
+        assert_close(model(image)[0], reference(image)[0], atol=1e-4, rtol=1e-4)
         assert len(specialized(model).sizes) == alone
 
 

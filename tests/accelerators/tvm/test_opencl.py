@@ -19,6 +19,7 @@ from accelerators.errors import AcceleratorUnavailable
 from accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.opencl_kernels import graphs
 from tests.accelerators.tvm.opencl_nets import ROOT, Value, numbers, unit, x
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 try:
@@ -33,7 +34,7 @@ def matches(outputs: Value, *inputs: np.ndarray, tolerance: float = 1e-5) -> Non
     model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})
     for ours, wanted in zip(model(*inputs), pt.compile(graph, "reference")(*inputs), strict=True):
         assert ours.dtype == wanted.dtype and ours.shape == wanted.shape
-        np.testing.assert_allclose(ours.astype("d"), wanted.astype("d"), rtol=tolerance, atol=tolerance)
+        assert_close(ours.astype("d"), wanted.astype("d"), atol=tolerance, rtol=tolerance)
 
 
 def ints(*values: int) -> Value:

@@ -8,6 +8,7 @@ import pytest
 import partita as pt
 from graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import check, numbers, random
+from tests.close import assert_close
 
 
 def whole(*values: int) -> pt.Node:
@@ -95,7 +96,7 @@ def test_resizes_of_narrow_numbers_to_sizes(dtype: str, mode: str) -> None:
         data = numbers(*shape).astype(numpy_dtype(dtype))
         a, b = model(data)[0], reference(data)[0]
         assert a.dtype == b.dtype == data.dtype
-        np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=1e-2, atol=1e-2)
+        assert_close(a.astype(np.float32), b.astype(np.float32), atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("opset", "op"), [(9, "Upsample"), (10, "Resize")])

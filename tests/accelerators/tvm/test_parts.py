@@ -12,6 +12,7 @@ from accelerators.tvm.prepare.parts import own_parts
 from graph.interpret import interpret
 from graph.types import Array
 from tests.accelerators.tvm.running import as_double, compiled, doubled, error
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -163,4 +164,4 @@ def test_pairs_are_turned_as_onnx_says(shape: tuple[int, ...], attributes: dict[
     parts = own_parts(node, whole)
     assert parts is not None and "RotaryEmbedding" not in {inner.op for inner in parts.nodes}
     (wanted,), (given,) = interpret(whole, values), interpret(parts, values)
-    np.testing.assert_allclose(given, wanted, atol=1e-6)
+    assert_close(given, wanted, atol=1e-6)

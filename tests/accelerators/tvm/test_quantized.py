@@ -14,6 +14,7 @@ from graph.types import Array
 from graph.writers.onnx.model import to_model
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, normals
+from tests.close import is_close
 
 pytest.importorskip("tvm")
 
@@ -73,7 +74,7 @@ def test_a_weight_of_any_size_stays_packed_for_its_kernel() -> None:
     model = compiled(graph)
     (kernel,) = model.kernels()
     assert kernel.text.startswith("kernel packed_product")
-    assert np.allclose(model.run([x], [None])[0], interpret(graph, [x])[0], rtol=1e-4, atol=1e-3)
+    assert is_close(model.run([x], [None])[0], interpret(graph, [x])[0], atol=1e-3, rtol=1e-4)
 
 
 def test_a_weight_that_nobody_multiplies_as_integers_is_dequantized_when_it_is_compiled(avx2: Machine) -> None:
@@ -116,7 +117,7 @@ def test_a_value_in_another_form_is_read_where_it_is_needed(avx512: Machine) -> 
     given = integers(4, (2, 12, 6, 6), "uint8")
     result, wanted = compiled(graph).run([given], [None, None]), interpret(graph, [given])
     assert (result[0] != wanted[0]).mean() < 2e-3
-    assert np.allclose(result[1], wanted[1], atol=2e-2)
+    assert is_close(result[1], wanted[1], atol=2e-2)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 import partita as pt
 from tests.accelerators.tvm.any_size import attention, numbers
+from tests.close import assert_close
 
 DATA = Path(__file__).parents[2] / "data" / "torch"
 
@@ -39,7 +40,7 @@ def check(graph: pt.Graph, model: Any, feeds: list[dict[str, np.ndarray[Any, Any
     for feed in feeds:
         for a, b in zip(model(feed), reference(feed), strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
+            assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from accelerators.tvm.kernels.moves.copies import find_pieces
 from accelerators.tvm.kernels.shared import strides
 from accelerators.tvm.query import support
 from graph.node import Node, NodeEntry
+from tests.close import assert_close
 
 
 def a_chain(length: int) -> pt.Graph:
@@ -78,7 +79,7 @@ def test_functions_that_tvm_has_no_vectors_of(op: str) -> None:
     given = np.linspace(-3, 3, 256, dtype="float32").reshape(4, 64)
     with pt.compile(graph, "cpu") as model, pt.compile(graph, "reference") as reference:
         for ours, wanted in zip(model(given), reference(given), strict=True):
-            np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-4)
+            assert_close(ours, wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 40])

@@ -18,6 +18,7 @@ from accelerators.tvm.kernels.shared.choice import choose, choosing
 from accelerators.tvm.machine.machine import host_machine
 from accelerators.tvm.tune import findings as tuned
 from accelerators.tvm.tune import tuner
+from tests.close import is_close
 
 pytest.importorskip("tvm")
 
@@ -79,7 +80,7 @@ def test_what_is_measured_is_kept_and_later_compiled(folder: Path, _two_by_two_w
     assert all(name.startswith(WANTED) for name in tiles(folder))
     after = compiled(folder)
     assert all(kernel.tir != other for kernel, other in zip(after.kernels(), was, strict=True))
-    assert np.allclose(after(x)[0], before(x)[0], rtol=1e-5, atol=1e-5)
+    assert is_close(after(x)[0], before(x)[0])
     config = {"CACHE_DIR": str(folder)}
     code = f"{MODEL}\nprint(*[k.tir for k in pt.compile(model(), 'cpu', config={config!r}).kernels()])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -106,7 +107,7 @@ def test_a_real_measurement_makes_nothing_slower(folder: Path) -> None:
     assert report.kernels and not report.interrupted
     assert all(row.after_us <= row.before_us for row in report.kernels)
     x = np.ones((16, 24), "float32")
-    assert np.allclose(compiled(folder)(x)[0], m(x)[0], rtol=1e-5, atol=1e-5)
+    assert is_close(compiled(folder)(x)[0], m(x)[0])
 
 
 def test_a_second_tuning_begins_with_what_the_first_found(folder: Path, _two_by_two_wins: None) -> None:

@@ -15,6 +15,7 @@ from graph.interpret import interpret
 from graph.node import Node
 from graph.rewrite import Rewriter
 from tests.accelerators.tvm.running import compiled, schedules
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -78,7 +79,7 @@ def test_every_length_gives_what_the_body_says(sizes: Sizes, scale: float, windo
         given_arrays = arrays(sizes, length)
         (wanted,) = interpret(graph, given_arrays)
         (result,) = model.run(given_arrays)
-        np.testing.assert_allclose(result, wanted, atol=2e-5)
+        assert_close(result, wanted, atol=2e-5)
 
 
 @pytest.mark.parametrize(("window", "oldest"), [(0, 0), (4, 4)])
@@ -125,7 +126,7 @@ def test_a_function_of_that_name_and_another_body_is_what_its_body_says() -> Non
     wrong = graph.evolve(outputs=[other], nodes=())
     model = pt.compile(wrong, "cpu")
     given_arrays = arrays(sizes, 5)
-    np.testing.assert_allclose(model(*given_arrays)[0], interpret(wrong, given_arrays)[0], atol=1e-4)
+    assert_close(model(*given_arrays)[0], interpret(wrong, given_arrays)[0], atol=1e-4)
     assert "cached attention" not in [kernel.schedule for kernel in model.kernels()]
 
 
@@ -133,4 +134,4 @@ def test_other_devices_run_the_body() -> None:
     sizes = Sizes(1, 2, 2, 2, 8, 16)
     graph, given_arrays = attention(sizes), arrays(sizes, 5)
     (wanted,) = interpret(graph, given_arrays)
-    np.testing.assert_allclose(pt.compile(graph, "reference")(*given_arrays)[0], wanted, atol=1e-5)
+    assert_close(pt.compile(graph, "reference")(*given_arrays)[0], wanted)

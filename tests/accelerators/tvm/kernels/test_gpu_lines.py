@@ -17,6 +17,7 @@ from accelerators.tvm.machine.machine import gpu_machine
 from graph.interpret import interpret
 from graph.types import Array
 from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -44,7 +45,7 @@ def matches(node: pt.Node, share: LineShare | None, array: Array, schedule: str)
     with np.errstate(all="ignore"):
         (result,) = run(draft.kernel, [array])
     (wanted,) = interpret(graph, [array])
-    np.testing.assert_allclose(result.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+    assert_close(result.reshape(wanted.shape), wanted)
 
 
 def few(shape: tuple[int, ...], dtype: str) -> Array:

@@ -20,6 +20,7 @@ from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, demand, ti
 from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled
+from tests.close import assert_close
 
 pytest.importorskip("tvm")
 
@@ -37,7 +38,7 @@ def matches(result: Any, schedule: str, *inputs: np.ndarray) -> None:
     model = pt.compile(graph, "opencl", config={"CACHE_DIR": ""})
     (kernel,) = model.units[0].compiled.kernels()  # type: ignore[attr-defined]
     assert kernel.schedule == schedule
-    np.testing.assert_allclose(model(*inputs)[0], pt.compile(graph, "reference")(*inputs)[0], rtol=1e-4, atol=1e-5)
+    assert_close(model(*inputs)[0], pt.compile(graph, "reference")(*inputs)[0], rtol=1e-4)
 
 
 EXAMPLES = settings(

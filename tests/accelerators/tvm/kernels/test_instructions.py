@@ -20,6 +20,7 @@ from accelerators.tvm.machine.machine import Machine, host_machine, with_instruc
 from accelerators.tvm.machine.processor import host_features
 from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used, best_instructions
 from tests.accelerators.tvm.running import check, schedules
+from tests.close import assert_close
 
 tvm = pytest.importorskip("tvm")
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -70,7 +71,7 @@ def test_products_of_pairs_are_their_sum() -> None:
     pairs = left.view(np.int32)[:, 0, 0].copy(), right.view(np.int32)[..., 0].copy()
     result = sums(WAYS[0].emulated, EMULATED, total, *pairs)
     wanted = total + (left.astype("d") * right.astype("d")).sum(-1)
-    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+    assert_close(result, wanted)
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)

@@ -13,6 +13,7 @@ from accelerators.tvm.machine.special import INSTRUCTIONS
 from graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled
+from tests.close import is_close
 
 pytest.importorskip("tvm")
 
@@ -129,7 +130,7 @@ def test_a_gemm_of_two_values_turns_them_and_adds_its_bias() -> None:
     model = compiled(pt.apply_pass(pt.Graph([node], list(given)), "InferShape"))
     assert [launch.layer_type for launch in model.launches] == ["Transpose+Transpose+MatMul+Add"]
     wanted = (a.astype(int).T - 100) @ (b.astype(int).T + 3) * (0.02 * 0.01 * 0.5) + bias
-    assert np.allclose(model.run([a, b], [None])[0], wanted, rtol=1e-5, atol=1e-5)
+    assert is_close(model.run([a, b], [None])[0], wanted)
 
 
 def test_a_weight_whose_distances_are_no_bytes_is_multiplied_as_a_value() -> None:

@@ -18,6 +18,7 @@ from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
 from graph.types import Array
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, number
+from tests.close import is_close
 
 pytest.importorskip("tvm")
 
@@ -196,7 +197,7 @@ def test_a_bias_of_numbers_is_added_to_the_numbers() -> None:
     given = integers(0, (3, 4, 16), "uint8")
     assert [launch.layer_type for launch in model.launches] == ["Product+Add"]
     wanted = (given.astype(int) - 7) @ weight.astype(int) * (0.02 * 0.01) + bias
-    assert np.allclose(model.run([given], [None])[0], wanted, rtol=1e-5, atol=1e-5)
+    assert is_close(model.run([given], [None])[0], wanted)
 
 
 def test_weights_without_a_sign_are_moved_where_they_fit() -> None:
