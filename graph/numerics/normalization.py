@@ -75,7 +75,7 @@ def _batch_normalization(
     spatial: bool,
 ) -> tuple[np.ndarray, ...]:
     """Y, and in training the running and the batch's own mean and variance."""
-    column = (1, -1, *(1,) * (x.ndim - 2)) if spatial else (1, *x.shape[1:])
+    column = (1, -1, *(1,) * (x.ndim - 2)) if spatial and x.ndim > 1 else (1, *x.shape[1:])
     wide = _wide(x)
     used_mean, used_var = _wide(mean), _wide(var)
     if training:
@@ -145,7 +145,7 @@ def layer_normalization(
     epsilon: float,
     stash_type: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics leave in the stash type."""
+    """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics leave in the stash type, float32 if it is 0."""
     wide = _wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     mean = wide.mean(axis=axes, keepdims=True)
@@ -154,7 +154,7 @@ def layer_normalization(
     y = (centred * inverse).astype(x.dtype) * scale
     if bias is not None:
         y = y + bias
-    return y.astype(x.dtype, copy=False), cast(mean, to=stash_type), cast(inverse, to=stash_type)
+    return y.astype(x.dtype, copy=False), cast(mean, to=stash_type or 1), cast(inverse, to=stash_type or 1)
 
 
 @numerics("RMSNormalization", why=differs(HALVES))

@@ -1,4 +1,4 @@
-"""Ops of ai.onnx.ml, and ops on nothing, against onnxruntime."""
+"""Ops of ai.onnx.ml, and ops on nothing and in odd forms that onnxruntime takes, against it."""
 
 from __future__ import annotations
 
@@ -129,3 +129,17 @@ def test_a_loop_of_no_turn_whose_results_have_no_known_rank(kind: str, turns: in
 def test_a_dynamic_range_of_nothing(rows: int, device: str) -> None:
     proto = model("g (float[N] x) => (uint8[N] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }")
     check(proto, {"x": np.linspace(-1, 2, rows, dtype=np.float32)}, device)
+
+
+def test_a_batch_norm_of_one_dimension() -> None:
+    proto = model("g (float[10] x, float[1] s, float[1] b, float[1] m, float[1] v) => (float[10] y) "
+                  "{ y = BatchNormalization (x, s, b, m, v) }")
+    rng = np.random.default_rng(2)
+    feed = {name: np.abs(rng.standard_normal(10 if name == "x" else 1)).astype(np.float32) for name in "xsbmv"}
+    check(proto, feed)
+
+
+def test_a_layer_norm_that_names_no_type_for_its_statistics() -> None:
+    proto = model("g (float[2, 6] x, float[6] s) => (float[2, 6] y) { y = LayerNormalization <stash_type = 0> (x, s) }")
+    rng = np.random.default_rng(3)
+    check(proto, {"x": rng.integers(-4, 5, (2, 6)).astype(np.float32), "s": np.ones(6, np.float32)})
