@@ -52,7 +52,8 @@ class OpenClArray(DeviceArray):
         cl = opencl()
         try:
             with cl.CommandQueue(self.buffer.context) as queue:
-                cl.enqueue_copy(queue, target, source, is_blocking=True)
+                cl.enqueue_copy(queue, target, source)  # Blocks where one of them is the host's.
+                queue.finish()
         except cl.Error as error:
             raise RunError(f"the OpenCL driver failed: {told(error)}", where="a copy of an array on device 'opencl'") from error
 

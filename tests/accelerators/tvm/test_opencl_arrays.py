@@ -118,6 +118,19 @@ def test_outputs_of_any_size_are_left_on_the_device() -> None:
         np.testing.assert_array_equal(result, np.maximum(X[:rows], 0))
 
 
+def test_views_of_inputs_and_outputs_are_left_on_the_device_each_in_memory_of_its_own() -> None:
+    given, flat = x(), pt.constant(np.array([-1]))
+    relu = pt.op("Relu", given)
+    outputs = [relu, pt.op("Reshape", relu, flat), pt.op("Reshape", given, flat), pt.op("Relu", given)]
+    model, there = pt.compile(pt.Graph(outputs, [given]), "opencl"), pt.to_device(X, "opencl")
+    results = list(model(there, out="device"))
+    for i, result in enumerate(results):
+        np.testing.assert_array_equal(np.asarray(result).reshape(X.shape), X if i == 2 else np.maximum(X, 0))
+        others = [there, *results[:i]]
+        assert not isinstance(result, DeviceArray) or not any(result.shares(other) for other in others)
+    assert isinstance(results[0], DeviceArray)
+
+
 def test_another_word_is_an_error(relu: pt.CompiledModel) -> None:
     with pytest.raises(pt.InputError, match=r"""out for 'y': 'cuda' is nowhere for an output to be.*\n  Say "device", or give"""):
         relu(X, out=["cuda"])
