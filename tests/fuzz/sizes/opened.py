@@ -58,10 +58,10 @@ def fitted(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 def opened(case: Case, way: str, rng: random.Random) -> Opened | None:
-    """The case with sizes left open in this way; None where it has none to leave open."""
+    """The case with sizes left open in this way; None where it has none to leave open, or bodies with sizes of their own."""
     inputs = [node for node in case.graph.inputs if isinstance(node[0].type, TensorType)]
     places = [(node, axis) for node in inputs for axis in range(len(node[0].type.shape))]  # type: ignore[union-attr, arg-type]
-    if not places or len(inputs) != len(case.graph.inputs):
+    if not places or len(inputs) != len(case.graph.inputs) or any(node.bodies for node in case.graph.nodes):
         return None
     alone, chosen = rng.choice(places)[0], rng.choice(places)
     dims: dict[Node, tuple[Dim, ...]] = {}
