@@ -34,6 +34,7 @@ from graph.types import TensorType, numpy_dtype
 from passes.contradictions import DeclaredMismatch
 from passes.infer import infer, without_declared
 from passes.infer.contract import Contract
+from passes.infer.reading import Reading
 from passes.symbols import symbols_in
 from passes.traced_numbers import REMEDY
 
@@ -110,10 +111,9 @@ class SpecializedSubgraph(CompiledSubgraph):
                 results = run_laid_out(compiled, given, out)
                 self._rows.last = compiled.profile_rows()
             return results
-        empties = None if self.any_size is None else self.any_size.empties(shapes)
-        if empties is not None:
+        if self.any_size is not None and self.any_size.is_empty(shapes):
             with contextlib.suppress(PartitaError):  # Compiled for this size, the subgraph says what is wrong with it.
-                return self._nothing(empties, inputs, out)
+                return self._nothing(shapes, inputs, out)
         kept = self._find(shapes)
         if kept is not None:
             try:
@@ -127,19 +127,18 @@ class SpecializedSubgraph(CompiledSubgraph):
         results, self._rows.last = self._stand_in.run(shapes, inputs, out)
         return results
 
-    def _nothing(
-        self, empties: Mapping[str, tuple[int, ...]], inputs: Sequence[Any], out: Sequence[Any] | None
-    ) -> Sequence[Any]:
-        """The results of a size of 0, of which most have no numbers: nothing is compiled for them. Values of these names have
-        none."""
+    def _nothing(self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
+        """The results of a size of 0, of which most have no numbers: nothing is compiled for them."""
         self._rows.last = ()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
         constants = {id(node.value) for node in self.graph.nodes if node.value is not None}
-        named = [entry for node in self.graph.nodes if node.is_op for entry in node.outputs if entry.name in empties]
-        known = {
-            entry: np.empty(empties[entry.name], numpy_dtype(entry.type.dtype))
-            for entry in named if isinstance(entry.type, TensorType) and entry.type.rank == len(empties[entry.name])
-        }
+        reading = Reading(self.graph, shapes)
+        known = {}
+        for entry in (entry for node in self.graph.nodes if node.is_op for entry in node.outputs):
+            sizes = reading.sizes(entry)
+            numbers = [] if sizes is None else [size for size in sizes if isinstance(size, int)]
+            if 0 in numbers and sizes is not None and len(numbers) == len(sizes) and isinstance(entry.type, TensorType):
+                known[entry] = np.empty(numbers, numpy_dtype(entry.type.dtype))
         return owned(interpret(self.graph, inputs, known), array_ids(inputs) | constants, at_host)
 
     def let_go(self) -> None:

@@ -155,10 +155,9 @@ class AnySize(ABC):
     def given(self, shapes: tuple[tuple[int, ...], ...], inputs: Sequence[Any]) -> Sequence[Any] | None:
         """What the kernels read in a call with inputs of these sizes; None where they do not take them."""
 
-    def empties(self, shapes: tuple[tuple[int, ...], ...]) -> Mapping[str, tuple[int, ...]] | None:
-        """Where a dimension of these sizes is 0, and little is to be computed beside it: the sizes of the values that have no
-        numbers, as far as they are known, by the values' names. None elsewhere."""
-        return None
+    def is_empty(self, shapes: tuple[tuple[int, ...], ...]) -> bool:
+        """True where a dimension of these sizes is 0, and little is to be computed beside it."""
+        return False
 
 
 Query = Callable[[Any, Graph], Mapping[str, bool | str]]

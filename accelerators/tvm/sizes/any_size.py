@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -91,18 +91,10 @@ class SizedSubgraph(AnySize):
             lent[i] = lent[i].copy()
         return [*inputs, *lent]
 
-    def empties(self, shapes: Shapes) -> Mapping[str, tuple[int, ...]] | None:
-        """Where one of the symbols is 0, so that most values have no numbers, and those of the others few: the sizes of these
-        values. A Reshape may leave such a size out, and then no value tells it. None are known where another size is one that
-        the kernels do not take: numpy says what is wrong with it."""
+    def is_empty(self, shapes: Shapes) -> bool:
+        """True where one of the symbols is 0, so that most values have no numbers, and those of the others few."""
         sizes = self._symbols(shapes)
-        if sizes is None or 0 not in sizes.values() or any(numbers.at(sizes) > LITTLE for numbers in self._sized.counts):
-            return None
-        others = {name: max(size, 1) for name, size in sizes.items()}
-        if any(value_of(condition, others) < 0 for condition in self._sized.conditions):
-            return {}
-        known = {name: tuple([value_of(size, sizes) for size in stated]) for name, stated in self._sized.shapes.items()}
-        return {name: shape for name, shape in known.items() if 0 in shape and min(shape) >= 0}
+        return sizes is not None and 0 in sizes.values() and all(numbers.at(sizes) <= LITTLE for numbers in self._sized.counts)
 
     def _new(self, shapes: Shapes) -> _Known:
         """What is known of a size that was not kept."""

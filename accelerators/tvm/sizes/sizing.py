@@ -79,8 +79,6 @@ class Sized:
     """The symbols that count several pixels each, or one more than there are."""
     rounded: Mapping[str, Rounded | Floor]
     """The symbols whose values are computed from others', in order."""
-    shapes: Mapping[str, tuple[Size, ...]]
-    """The sizes of the values of ops, where one of them is an extent, by the values' names."""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -240,15 +238,11 @@ class _Rewriting:
         known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
         named = [entry for node in self.graph.nodes for entry in node.outputs if entry.name]
         counts = dict.fromkeys(map(reading.count, named))
-        unknown = [entry for entry in named if entry.node.is_op and isinstance(reading.count(entry), Extent)]
-        shapes = {entry.name: reading.sizes(entry) for entry in unknown}
         extents = tuple([count for count in counts if isinstance(count, Extent)])
         conditions, rounded = tuple(reading.conditions), reading.rounded
         handed_out = frozenset(self.lent).intersection(self.graph.outputs)
         opsets = self.graph.opsets
-        return Sized(
-            whole, tuple(inputs), needed, lent, handed_out, known, opsets, conditions, extents, counting, rounded, shapes
-        )
+        return Sized(whole, tuple(inputs), needed, lent, handed_out, known, opsets, conditions, extents, counting, rounded)
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:
