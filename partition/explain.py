@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from graph.node import Node
 from partition.calls import Chosen
 from partition.choose import GIVEN
@@ -31,6 +33,11 @@ class Explanation:
         for k, chosen in enumerate(groups):
             for v in chosen.members:
                 self.owner[v] = k
+
+    def renamed(self, names: Sequence[str]) -> Explanation:
+        """The same with other names of the groups."""
+        groups = [attrs.evolve(chosen, name=name) for chosen, name in zip(self.groups, names, strict=True)]
+        return Explanation(self.index, groups, self.evidence)
 
     def name(self, v: int) -> str:
         """The op's name."""
@@ -75,12 +82,13 @@ class Explanation:
             return reason
         if (u, v) in self.index.control:
             return "control", f"{self.name(v)!r} comes after {self.name(u)!r} and reads nothing of it: subgraphs follow values"
-        if (u, v) in evidence.passed:
-            return "cycle", self._passed_over(*evidence.passed[u, v], mine)
         if (u, v) in evidence.refused:
             hook = evidence.refused[u, v]
             cur, new = (v, u) if hook == "select_input" else (u, v)
             return "callback", f"{hook}({self.name(cur)}, {self.name(new)}) of {evidence.property!r} said no"
+        if (u, v) in evidence.passed:
+            refusal = self._would_refuse(evidence, mine, inner, other, u)
+            return refusal or ("cycle", self._passed_over(*evidence.passed[u, v], mine))
         if evidence.growth == "pattern":
             return "pattern", f"a match of {evidence.asks} ends here"
         if evidence.labels is not None and evidence.labels[other] != evidence.labels[inner]:
@@ -91,6 +99,15 @@ class Explanation:
             if end in evidence.unexpanded:
                 return "cycle", f"{self.name(evidence.unexpanded[end])!r} is reached by both ends, so it was not followed further"
         return self._apart(evidence, other)
+
+    def _would_refuse(self, evidence: Evidence, mine: int, inner: int, other: int, producer: int) -> Reason | None:
+        """The refusal of an edge that was not offered, by a selector whose answers depend on its two nodes alone."""
+        selector = evidence.selector_of(self.groups[mine].members)
+        hook = "select_output" if inner == producer else "select_input"
+        cur, new = self.index.nodes[inner], self.index.nodes[other]
+        if not getattr(selector, "stateless", False) or getattr(selector, hook)(cur, new):
+            return None
+        return "callback", f"{hook}({cur.name}, {new.name}) of {evidence.property!r} said no"
 
     def _passed_over(self, offered: int, closed: int, mine: int) -> str:
         if self.owner[closed] == mine:  # refused over one edge, taken over another

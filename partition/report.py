@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -48,6 +48,14 @@ class PartitionReport:
     def notes(self) -> tuple[str, ...]:
         """Notes about whatever else happened."""
         return self.plan.notes
+
+    def renamed(self, calls: Sequence[str]) -> PartitionReport:
+        """The same with other names of the calls."""
+        groups = tuple([attrs.evolve(group, name=name) for group, name in zip(self.groups, calls, strict=True)])
+        reasons = self.plan.reasons
+        if isinstance(reasons, Explanation):
+            reasons = reasons.renamed(calls)
+        return PartitionReport(attrs.evolve(self.plan, groups=groups, reasons=reasons), tuple(calls))
 
     def cycle_path(self, border: Border) -> tuple[str, ...] | None:
         """For a border of rule "cycle": the way that would leave and come back, linear to find.

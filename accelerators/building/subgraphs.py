@@ -101,6 +101,8 @@ class Builder:
         """Subgraphs of fewer ops go to the next device that runs them; None: as the devices' properties say."""
         self.moves: list[Move] = []
         self.notes: list[str] = []
+        self.has_given_back = False
+        """Did a device's property give back ops that another device took?"""
 
     def build(self, graph: Graph) -> Built:
         """Partition and compile until every subgraph is compiled; each round excludes what failed."""
@@ -116,8 +118,18 @@ class Builder:
                 folder = self.config.hetero.capsules
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name, capsules=folder) for call in calls}
                 self._warn()
-                return Built(graph, units, tuple(self.moves), report, tuple(self.notes))
+                return Built(graph, units, tuple(self.moves), self._current(report, calls), tuple(self.notes))
             graph = self._moved(graph, failures)
+
+    def _current(self, report: PartitionReport, calls: Sequence[Node]) -> PartitionReport:
+        """The report of the first partition, or of one with every op where it is now if any op was given back or moved. Its
+        subgraphs have the names of the calls that hold the same ops."""
+        if not (self.moves or self.has_given_back):
+            return report
+        placed = self.placement.apply(self.placement.graph)
+        again: PartitionReport = self._grouped(placed, AffinityProperty()).attrs[REPORT]
+        names = {node.name: call.name for call in calls if call.subgraph for node in call.subgraph.nodes if node.is_op}
+        return again.renamed([names.get(group.nodes[0], group.name) for group in again.groups])
 
     def _warn(self) -> None:
         """Say once how much of the model was moved, and why."""
@@ -188,6 +200,7 @@ class Builder:
             free = [name for name in names if name not in {*forced, *alone}]
             if free:
                 to = self.placement.move(free, label, reason)
+                self.has_given_back = True
                 self.notes.append(f"given back by {label} to {', '.join(dict.fromkeys(to.values()))}: {_listed(free)}: {reason}")
                 moved.update(to)
         return moved

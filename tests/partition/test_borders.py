@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import partita as pt
 from graph import Graph, constant, op, variable
 from partition import AffinityProperty, ContainOpSelector, PatternProperty, SubgraphProperty
 from passes import apply_pass
@@ -213,3 +214,31 @@ def test_properties_that_take_nothing() -> None:
     )
     result = apply_pass(g, "PartitionGraph", subgraph_property=PatternProperty(ContainOpSelector(), "by affinity"))
     assert result.attrs["partition_report"].outside[0].text == "'a' has no affinity"
+
+
+def test_an_edge_that_the_selector_refuses_is_no_cycle_though_it_was_not_offered() -> None:
+    class Selector(pt.SubgraphSelector):
+        stateless = True
+
+        def select(self, node: pt.Node) -> bool:
+            return node.op != "Neg"
+
+        def select_input(self, cur: pt.Node, new: pt.Node) -> bool:
+            return new.op != "Neg" and {cur.name, new.name} != {"a", "d"}
+
+        def select_output(self, cur: pt.Node, new: pt.Node) -> bool:
+            return self.select_input(cur, new)
+
+    class Property(pt.SubgraphProperty):
+        name = "p"
+
+        def create_subgraph_selector(self) -> Selector:
+            return Selector()
+
+    a = pt.op("Relu", pt.variable("x", "float32", (2, 3)), name="a")
+    d = pt.op("Add", a, pt.op("Exp", pt.op("Neg", a, name="n"), name="b"), name="d")
+    graph = pt.Graph([pt.op("Add", pt.op("Exp", a, name="e"), d, name="f")], name="net")
+    for growth in ("walk", "largest", "waves", "seed"):
+        report = pt.apply_pass(graph, "PartitionGraph", subgraph_property=Property(), growth=growth).attrs["partition_report"]
+        (border,) = (border for border in report.borders if (border.producer, border.consumer) == ("a", "d"))
+        assert (border.rule, border.text) == ("callback", "select_output(a, d) of 'p' said no"), growth

@@ -576,3 +576,16 @@ def test_the_counts_of_ops_agree_where_a_user_made_calls():
     assert sum(row.ops for row in report.subgraphs) == 3
     assert str(report).splitlines()[0] == "g: 3 ops in 2 subgraphs, placed by priority"
     assert "  reference: 3 ops" in str(report).splitlines()
+
+
+def test_after_a_give_back_the_partition_s_report_is_that_of_what_was_compiled() -> None:
+    """It showed the first partition, in which the op that was given back lay outside."""
+    x = pt.variable("x", "float32", (2, 3))
+    first = pt.op("Exp", pt.op("Relu", x, name="first"), name="second")
+    graph = pt.Graph([pt.op("Relu", pt.op("Neg", first, name="third"), name="fourth")], name="net")
+    model = pt.compile(graph, "HETERO:onnxruntime,reference", forbid={"Exp": "onnxruntime"}, min_subgraph_size=2)
+    partition = model.report.partition
+    assert partition.calls == tuple(group.name for group in partition.groups) == tuple(unit.name for unit in model.units)
+    assert [group.nodes for group in partition.groups] == [("first", "second"), ("third", "fourth")]
+    assert not partition.outside and {border.inside for border in partition.borders} <= {*partition.calls}
+    assert partition.explain("first").startswith(f"first is in {partition.calls[0]}")
