@@ -223,7 +223,12 @@ def scaled_elements(c: Context) -> Sequence[Sizes]:
     elif len(scale) > 1:
         raise Unknown("scales of several dimensions")
     if c.has(2):
-        alike(c, c.shape(2), scale, "the sizes of the zero points and of the scales")
+        zeros, what = c.shape(2), "the sizes of the zero points and of the scales"
+        if len(zeros) == len(scale):
+            alike(c, zeros, scale, what)
+        else:  # One number of either rank.
+            for size in (*zeros, *scale):
+                c.equal(size, 1, what)
     return [data]
 
 

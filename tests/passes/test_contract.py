@@ -143,6 +143,10 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
         lambda: pt.op("DequantizeLinear", pt.variable("x", "int8", ("N", "C")), ones(3)), [(2, 3)], [(2, 4), (2, 1)],
         "the sizes of the scales and those that the data have to have",
     ),
+    "a scale and a zero point of one number": (
+        lambda: pt.op("DequantizeLinear", pt.variable("x", "int8", ("N", "C")), y("K"), pt.constant(np.array(1, np.int8))),
+        [((2, 3), (1,))], [((2, 3), (3,))], "the sizes of the zero points and of the scales",
+    ),
     "LSTM": (
         lambda: pt.op("LSTM", x("T", "N", 3), ones(1, 8, 3), ones(1, 8, 2), None, None, ones(1, 2, 2), hidden_size=2),
         [(5, 2, 3)],
