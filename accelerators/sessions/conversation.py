@@ -264,11 +264,11 @@ class Session:
     def _is_read_whole(self, batch: int, rows: int) -> bool:
         """Are so many tokens read by the model as it is? The step for the next token is compiled first: by it is known whether
         caches are copied, and how many positions there are."""
-        if rows == 1 or rows in self._chunks or self._copies or not self._decoder.reads_any_length:
+        if rows == 1 or rows in self._chunks or self._copies:
             return False
         self._decoder.step(StepSizes(batch, 1, self._room(rows)))
         self._check_length(rows)
-        return not self._copies
+        return not self._copies and self._decoder.reads_any_length(self._state)
 
     def _again(self, batch: int, start: int, left: int) -> int:
         """How many tokens before those that are left over are read again with them; 0 where these go one by one."""

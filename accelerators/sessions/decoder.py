@@ -18,7 +18,7 @@ from accelerators.sessions.flat_heads import with_heads
 from accelerators.sessions.joined_heads import with_joined_caches
 from accelerators.sessions.roles import Roles, roles_of
 from accelerators.sessions.state import State, held, positions, with_room
-from accelerators.sessions.step import LENGTH, StepSizes, most_positions, step_graph
+from accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
 from accelerators.sessions.tokens import token_axes
 from graph.graph import Graph
 from graph.types import TensorType, numpy_dtype
@@ -45,6 +45,8 @@ class Decoder:
         """Reads what the caller gives."""
         self._anew = anew
         self._steps: dict[StepSizes, CompiledModel] = {}
+        self._prompts: dict[int, CompiledModel | None] = {}
+        """For each number of sequences the model before anything was said, where that is compiled for any number of tokens."""
         self._guard = Guard()
         self.limit: int | None = None
         """The most positions that its attention can be computed for; None where none was found to be too many."""
@@ -80,17 +82,30 @@ class Decoder:
         """Is the step for these sizes compiled?"""
         return sizes in self._steps
 
-    @property
-    def reads_any_length(self) -> bool:
-        """Does the model as it is read any number of tokens without being compiled for that number?"""
-        return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in self.model.units)
+    def reads_any_length(self, state: State) -> bool:
+        """Are any number of tokens read at once, without being compiled for that number? Where the model as it is has no form for
+        any size, it may have one before anything was said."""
+        return _is_for_any_length(self.model) or (not state.length and self._prompt(state) is not None)
+
+    def _prompt(self, state: State) -> CompiledModel | None:
+        """The model before anything was said; None where it is not compiled for any number of tokens."""
+        assert state.batch is not None
+        with self._guard.lock:
+            if state.batch not in self._prompts and self._anew is not None and not self._is_closed:
+                try:
+                    compiled = self._anew(prompt_graph(self.roles, state.batch))
+                    self._prompts[state.batch] = compiled if _is_for_any_length(compiled) else None
+                except (Unfit, CompileError, NotSupported):
+                    self._prompts[state.batch] = None
+            return self._prompts.get(state.batch)
 
     def close(self) -> None:
         """Close the steps; calls of sessions are errors afterwards."""
         with self._guard.lock:
             self._is_closed = True
-            for step in self._steps.values():
-                step.close()
+            for model in (*self._steps.values(), *self._prompts.values()):
+                if model is not None:
+                    model.close()
 
     def step(self, sizes: StepSizes) -> CompiledModel | None:
         """The step for these sizes; None where it is not recognised, and from then on caches are copied. None too where the model
@@ -150,7 +165,8 @@ class Decoder:
         if room is not None:
             self.make_room(state, room)
         pasts = {name: np.ascontiguousarray(array) for name, array in state.used(self.roles.caches).items()}
-        outputs = self.model({**given, **pasts})
+        prompt = None if room is None or state.length or _is_for_any_length(self.model) else self._prompt(state)
+        outputs = self.model({**given, **pasts}) if prompt is None else prompt(given)
         state.length += rows
         for cache in self.roles.caches:
             name, present = cache.past.name, outputs[cache.output]
@@ -171,3 +187,8 @@ class Decoder:
         """The names of the outputs that are no caches."""
         cached = {cache.output for cache in self.roles.caches}
         return [name for i, name in enumerate(self.roles.graph.output_names) if i not in cached]
+
+
+def _is_for_any_length(model: CompiledModel) -> bool:
+    """Is no subgraph of the model compiled for each size?"""
+    return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in model.units)

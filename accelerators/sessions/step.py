@@ -29,7 +29,7 @@ from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
-from graph.types import TensorType
+from graph.types import TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -77,6 +77,34 @@ def step_graph(roles: Roles, sizes: StepSizes) -> Graph:
     known = _known(roles, sizes, follow, looked_at)
     scales = _scales(regions, known, roles)
     return _Step(roles, sizes, follow, known, scales).graph()
+
+
+def prompt_graph(roles: Roles, batch: int) -> Graph:
+    """The decoder before anything was said, for any number of tokens: it has no past, and gives what is new. Unfit where caches
+    are not joined by Concat. Linear."""
+    rewriter, graph = Rewriter(roles.graph), roles.graph
+    joins = {cache.joined.node: cache for cache in roles.caches}
+    pasts = {cache.past for cache in roles.caches}
+    if any(node.op != "Concat" for node in joins):
+        raise Unfit("caches are not joined by Concat")
+    sizes = {symbol: size for symbol, size in roles.sizes(batch, 0, 0).items() if roles.symbols.get(symbol) != "rows"}
+    for node in graph.nodes:
+        if node in pasts:
+            kind = sized_input(node, sizes).output_types[0]
+            assert isinstance(kind, TensorType) and kind.is_static
+            rewriter.replace(node[0], constant(np.zeros(kind.shape, numpy_dtype(kind.dtype)), node.name)[0])  # type: ignore[arg-type]
+        elif node.is_variable:
+            rewriter.keep(node, sized_input(node, sizes))
+        elif node in joins:
+            rewriter.replace(node[0], rewriter.value(joins[node].new))
+        elif node.is_op:
+            rewriter.keep(node, rewriter.rebuilt(node, output_types=(None,) * len(node.output_types)))
+        else:
+            rewriter.keep(node)
+    added = {cache.output: cache.new for cache in roles.caches}
+    outputs = [rewriter.value(added.get(i, entry)) for i, entry in enumerate(graph.outputs)]
+    inputs = [rewriter.value(node[0]).node for node in graph.inputs if node not in pasts]
+    return rewriter.finish(outputs=outputs, inputs=inputs, name=f"{graph.name}_prompt", nodes=(), attrs={})
 
 
 def _known(

@@ -251,8 +251,8 @@ def test_chunks_are_no_window_that_slides(longest: int) -> None:
     assert is_close(np.concatenate(outputs, axis=1), told_at_once(graph, ids))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("chunk", [2, 3, 7, 8, 64, 100, 500, 513, 1000])
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("chunk", [2, 7, 8, 64, 500, 513, 1000])
 def test_chunks_of_any_size_are_told_from_windows(chunk: int, rows: int) -> None:
     graph = type("_Sized", (_Chunks,), {"chunk": chunk})(attrs.evolve(SMALL_LLAMA, layers=1, longest=1024)).graph("chunks")
     with pytest.raises(Unfit, match="is not plain causal attention to"):
@@ -276,7 +276,7 @@ def test_the_position_of_the_first_token_is_given_to_all_of_them(cut: bool, monk
     sizes = attrs.evolve(SMALL_LLAMA, layers=1, position_ids=False)
     graph, ids = _Started(sizes).graph("started"), tokens(7)
     if cut:
-        monkeypatch.setattr("accelerators.sessions.decoder.Decoder.reads_any_length", False)
+        monkeypatch.setattr("accelerators.sessions.decoder._is_for_any_length", lambda model: False)
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(2, 1))
     outputs = [session(ids[:, :5], start_pos=np.array([0]))["logits"], session(ids[:, 5:], start_pos=np.array([5]))["logits"]]
     assert session.notes == ()
@@ -352,7 +352,7 @@ def test_no_step_compiles_or_moves_a_cache(model: pt.CompiledModel) -> None:
 
 def test_a_rest_is_read_with_tokens_before_it(model: pt.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven tokens in pieces of four: the last piece begins one token earlier, and not three single steps."""
-    monkeypatch.setattr("accelerators.sessions.decoder.Decoder.reads_any_length", False)
+    monkeypatch.setattr("accelerators.sessions.decoder._is_for_any_length", lambda model: False)
     ids = tokens(11)
     session, slow = model.session(longest=32, chunks=(4, 1)), model.session(longest=32, chunks=(1,))
     outputs = [session(ids[:, :7])["logits"], session(ids[:, 7:8])["logits"], session(ids[:, 8:])["logits"]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import InputError
+from accelerators.errors import InputError, RunError
 from accelerators.sessions.caches import find_caches
 from accelerators.sessions.roles import roles_of
 from tests.close import is_close
@@ -39,6 +39,27 @@ def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str
     assert session.notes == notes
     assert is_close(first, scores)
     assert said == wanted
+
+
+def test_a_prompt_of_any_length_has_one_form() -> None:
+    """The sizes of Gemma's caches are no polynomials, and its model is compiled for each size. Before anything was said there are
+    none."""
+    with np.load(FOLDER / "gemma3.npz") as stored:
+        scores = stored["scores"]
+    model, ids = pt.compile(pt.load(FOLDER / "gemma3.onnx"), "cpu"), np.arange(3, 3 + scores.shape[1])[None]
+    assert "compiled for each size" in " ".join(model.report.notes)
+    for length in (7, 3, 5):
+        session = model.session(longest=32)
+        assert np.allclose(session(ids[:, :length])["logits"], scores[:, :length], atol=1e-5)
+        if length < 7:
+            assert np.allclose(session(ids[:, length : length + 1])["logits"], scores[:, length : length + 1], atol=1e-5)
+    decoder = session._decoder
+    assert {sizes.rows for sizes in decoder._steps} == {1} and session.notes == ()
+    (prompt,) = decoder._prompts.values()
+    assert prompt is not None and "compiled once for any size" in " ".join(prompt.report.notes)
+    model.close()
+    with pytest.raises(RunError, match="the model is closed"):
+        prompt(ids, np.ones_like(ids), np.arange(ids.shape[1])[None])
 
 
 def test_equal_sizes_may_have_several_symbols() -> None:
