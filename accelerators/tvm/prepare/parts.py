@@ -18,6 +18,7 @@ from accelerators.tvm.prepare.einsum_matmul import Product, product_of
 from accelerators.tvm.prepare.einsum_turned import order_of
 from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
 from accelerators.tvm.prepare.linear import linear_parts
+from accelerators.tvm.prepare.patches import is_of_patches, patch_parts
 from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from accelerators.tvm.prepare.resizing import matrix
 from accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
@@ -48,6 +49,8 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
         return rotary_parts(node, graph)
     if has_blocks(node):
         return parts_of_blocks(node, graph)
+    if is_of_patches(node):
+        return patch_parts(node, graph)
     make = _PARTS.get(str(node.op)) if not node.domain else None
     body = None if make is None else make(_Parts(node, graph))
     return _in_single_precision(_Parts(node, graph)) if body is None and is_widened(node) else body
@@ -55,7 +58,8 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    return not node.domain and (node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY} or has_blocks(node) or is_widened(node))
+    known = node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY}
+    return not node.domain and (known or has_blocks(node) or is_of_patches(node) or is_widened(node))
 
 
 class _Parts:

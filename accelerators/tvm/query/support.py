@@ -37,6 +37,8 @@ from accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
 from accelerators.tvm.prepare.einsum_turned import order_of
 from accelerators.tvm.prepare.expanding import why_whole
 from accelerators.tvm.prepare.halves import is_widened
+from accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
+from accelerators.tvm.prepare.patches import is_of_patches
 from accelerators.tvm.prepare.single import alone
 from accelerators.tvm.prepare.whole_products import REFUSAL as APART
 from accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
@@ -138,6 +140,8 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
         return APART
     if product_of(node) is not None:
         return AS_PRODUCT
+    if machine.kind == "cpu" and is_of_patches(node):
+        return AS_PATCHES
     if groups_of(node) is not None:
         return AS_GROUPS
     if order_of(node) is not None:
