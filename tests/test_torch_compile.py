@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ import partita as pt
 
 if TYPE_CHECKING or find_spec("torch"):
     import torch
+
+HOSTILE: Any = import_module("tests.torch_hostile") if find_spec("torch") else None
 
 pytestmark = [
     pytest.mark.slow,
@@ -505,3 +508,103 @@ def test_a_program_that_torch_exported_comes_in() -> None:
 def test_a_module_without_inputs_is_an_error() -> None:
     with pytest.raises(pt.PartitaError, match="there are no example_inputs"):
         pt.compile(mlp(), "reference")
+
+
+@pytest.mark.parametrize("name", tuple(HOSTILE.FUNCTIONS) if HOSTILE else ())
+def test_a_hostile_function_does_what_it_does_in_torch(name: str) -> None:
+    assert HOSTILE.difference(HOSTILE.FUNCTIONS[name], on_reference) is None
+
+
+@pytest.mark.parametrize("name", tuple(HOSTILE.SCENARIOS) if HOSTILE else ())
+def test_what_changes_between_calls_is_seen(name: str) -> None:
+    """On kernels, which keep weights in layouts of their own."""
+    pairs = HOSTILE.SCENARIOS[name](compiled)
+    assert [HOSTILE.unlike(result, wanted) for result, wanted in pairs] == [None] * len(pairs)
+
+
+def tokens(kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, int]:
+    """16 tokens that a decoder of one layer generates compiled, those in torch, and how many models were compiled."""
+    import transformers
+
+    from partita.torch_compile import graph_call
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 120}
+    config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=64, **options)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.generation_config.eos_token_id, model.generation_config.pad_token_id = None, 0
+    prompt, count = torch.randint(1, 120, (1, 5)), list[Any]()
+    wanted = model.generate(prompt, max_new_tokens=16, do_sample=False)
+    unchanged = graph_call.compiled
+    monkeypatch.setattr(graph_call, "compiled", lambda *given: count.append(given) or unchanged(*given))
+    model.forward = on_reference(model.forward)
+    for _ in range(2):
+        result = model.generate(prompt, max_new_tokens=16, do_sample=False)
+    return result, wanted, len(count)
+
+
+@pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("Llama", {}), ("Gemma3Text", {"num_key_value_heads": 1, "head_dim": 16, "sliding_window": 128})],
+    ids=["a growing cache", "a sliding cache, which counts its tokens"],
+)
+def test_sixteen_tokens_take_three_compilations(kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, wanted, compilations = tokens(kind, options, monkeypatch)
+    assert torch.equal(result, wanted) and compilations <= 3
+
+
+@pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
+def test_a_mixture_of_experts_leaves_its_grouped_products_alone_to_torch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "partita.torch")
+    result, wanted, compilations = tokens("Mixtral", {"num_key_value_heads": 2, "num_local_experts": 4}, monkeypatch)
+    assert torch.equal(result, wanted) and compilations == 9
+    assert "is cut into 5 parts; torch runs transformers.grouped_mm_fallback" in messages(caplog)
+
+
+def test_writes_to_what_has_views_stay_in_torch_where_the_graph_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    def fresh(x: Any) -> Any:
+        y = torch.relu(x) * 2
+        y /= eigenvalues(x).sum()
+        return y.reshape(-1) + 1
+
+    def viewed(x: Any) -> Any:
+        y = torch.relu(x) * 2
+        row = y[0]
+        row /= eigenvalues(x).sum()
+        return y + 1
+
+    caplog.set_level(logging.INFO, "partita.torch")
+    x = torch.randn(3, 3)
+    for function, reason in ((fresh, "is cut into"), (viewed, "changes a tensor in place")):
+        assert torch.allclose(on_reference(function)(x), function(x), atol=1e-4)
+        assert reason in messages(caplog)
+        caplog.clear()
+
+
+def test_from_torch_refuses_what_the_exporter_drops() -> None:
+    class Pooled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.avg_pool2d(x, 3, divisor_override=5)
+
+    class Negative(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * -0.0
+
+    for module, cause in ((Pooled(), "drops divisor_override of aten::avg_pool2d"), (Negative(), "may write 0.0 for the -0.0")):
+        with pytest.raises(pt.PartitaError, match=cause):
+            pt.from_torch(module, torch.randn(1, 2, 6, 6))
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, {"x": {2: "h", 3: "w"}}])
+def test_aligned_corners_come_in_as_torch_aligns_them(dynamic_shapes: Any) -> None:
+    class Enlarged(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.interpolate(torch.sign(x), scale_factor=1.7, mode="bilinear", align_corners=True)
+
+    module = Enlarged()
+    graph = pt.from_torch(module, torch.randn(1, 2, 6, 7), dynamic_shapes=dynamic_shapes)
+    x = torch.randn(1, 2, 6, 7) if dynamic_shapes is None else torch.randn(1, 2, 5, 9)
+    x[0, 0, 0, 0] = float("nan")
+    assert np.allclose(pt.compile(graph, "reference")(x.numpy())[0], module(x).numpy(), atol=1e-5)

@@ -6,6 +6,7 @@ The exporter works in memory and writes no file. torch itself is loaded on the f
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +15,17 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from graph.errors import MissingDependency, ReadError
 from graph.graph import Graph
+from graph.types import TensorType, numpy_dtype
 
 if TYPE_CHECKING:
     import torch
     from onnx import ModelProto
+
+    from graph.node import Node
 
     TorchSource: TypeAlias = torch.nn.Module | torch.export.ExportedProgram
 
@@ -48,7 +54,7 @@ def from_torch(
     from graph.readers.onnx import load_onnx
 
     model.graph.name = name or type(module).__name__
-    return load_onnx(model)
+    return _as_torch_computes(load_onnx(model))
 
 
 def export(
@@ -96,7 +102,67 @@ def export(
             remedy="Check that the module runs on example_inputs; torch's whole message is chained to this error",
         ) from error
     assert program is not None  # only the older, file-writing exporter returns nothing
+    lost = _lost(program.exported_program)
+    if lost is not None:
+        raise ReadError(lost, where=where, remedy="Write the module without it")
     return program.model_proto
+
+
+LOST = {("aten::avg_pool2d", "divisor_override"), ("aten::avg_pool3d", "divisor_override")}
+"""Arguments that torch's exporter drops: what it writes computes something else where they are given."""
+
+
+def _lost(program: torch.export.ExportedProgram | None) -> str | None:
+    """The first argument that torch's exporter dropped or changed; None if there is none."""
+    for node in program.graph.nodes if program is not None else ():
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            continue
+        for name, value in [*zip((argument.name for argument in schema.arguments), node.args), *node.kwargs.items()]:
+            if value is not None and (schema.name, name) in LOST:
+                return f"torch's exporter drops {name} of {schema.name}"
+            if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
+                return f"torch's exporter may write 0.0 for the -0.0 that {schema.name} is given as {name}"
+    return None
+
+
+def _as_torch_computes(graph: Graph) -> Graph:
+    """The graph with the ops expressed by others that torch's exporter uses for what ONNX defines differently.
+
+    torch aligns corners by the sizes of the image and of the result, ONNX's reference by the scale, which may make no whole size.
+    The sign of NaN is 0 in torch, and NaN in ONNX."""
+    from graph.build import constant, op
+    from graph.rewrite import Rewriter, map_bodies, rewrite
+
+    def visit(node: Node, rewriter: Rewriter) -> None:
+        rebuilt = map_bodies(rewriter.rebuilt(node), _as_torch_computes)
+        result = node[0].type if node.is_op else None
+        if node.op == "Resize" and not node.domain and _aligns_corners_by_scales(node):
+            image, scales = rebuilt.inputs[0], rebuilt.inputs[2]
+            assert image is not None and scales is not None
+            if isinstance(result, TensorType) and result.shape is not None and result.is_static:
+                sizes = rewriter.keep(constant(np.asarray(result.shape, np.int64)))
+            else:
+                shape = rewriter.keep(op("Cast", rewriter.keep(op("Shape", image)), to="float32"))
+                sizes = rewriter.keep(op("Floor", rewriter.keep(op("Mul", shape, scales))))
+                sizes = rewriter.keep(op("Cast", sizes, to="int64"))
+            rebuilt = rebuilt.evolve(inputs=(image, None, None, sizes[0]))
+        elif node.op == "Sign" and not node.domain and isinstance(result, TensorType) and "float" in result.dtype:
+            value = rebuilt.inputs[0]
+            assert value is not None
+            zero = rewriter.keep(constant(np.zeros((), numpy_dtype(result.dtype))))
+            is_nan, sign = rewriter.keep(op("IsNaN", value)), rewriter.keep(op("Sign", value))
+            rebuilt = rebuilt.evolve(op="Where", inputs=(is_nan[0], zero[0], sign[0]))
+        rewriter.keep(node, rebuilt)
+
+    return rewrite(graph, visit)
+
+
+def _aligns_corners_by_scales(node: Node) -> bool:
+    scales = node.inputs[2] if len(node.inputs) == 3 else None
+    if node.attrs.get("coordinate_transformation_mode") != "align_corners" or scales is None or scales.node.value is None:
+        return False
+    return bool((scales.node.value % 1).any())
 
 
 def is_torchs(value: object) -> bool:
@@ -118,10 +184,9 @@ def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]
 
 def as_tensor(value: Any) -> Any:
     """A NumPy array as a tensor; anything else as it is."""
-    import numpy
     import torch
 
-    return torch.from_numpy(value.copy()) if isinstance(value, numpy.ndarray) else value
+    return torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import attrs
 from accelerators.errors import AcceleratorError
 from accelerators.process.forking import Guard
 from graph.logs import logger
+from partita.torch_compile.captured import let_go_of_tensors
 from partita.torch_compile.graph_call import GraphCall
 from partita.torch_compile.splitting import split
 
@@ -97,6 +98,7 @@ class _Lazy:
     def _made(self, inputs: Sequence[Any]) -> Call:
         """All of the graph as one call, or parts of it where torch has to run others."""
         options = self._options
+        let_go_of_tensors(self._module)
         whole = GraphCall(self._module, options.devices, options.config)
         reason = whole.why_not(inputs)
         if reason is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import attrs
+
+from partita.torch_compile.constants import is_constant
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +26,8 @@ class Captured:
     """By input that is a size: the tensor among the inputs, and the dimension, that have it."""
     dynamic: Mapping[int, frozenset[int]]
     """By input that is a tensor: the dimensions that may change from call to call."""
+    integers: frozenset[int]
+    """The inputs that are integers, may change from call to call, and are no sizes of a tensor."""
     loose: frozenset[int]
     """The inputs that are numbers and may change from call to call, and that are no sizes of a tensor."""
 
@@ -52,8 +56,9 @@ class Captured:
             for i, example in enumerate(examples)
             if isinstance(example, torch.SymInt) and str(example) in owners
         }
-        changing = {i for i, example in enumerate(examples) if isinstance(example, (torch.SymInt, torch.SymFloat))}
-        return cls(module, numbers, sizes, dynamic, numbers | (changing - sizes.keys()))
+        integers = frozenset(i for i, example in enumerate(examples) if isinstance(example, torch.SymInt) and i not in sizes)
+        floats = {i for i, example in enumerate(examples) if isinstance(example, torch.SymFloat)}
+        return cls(module, numbers, sizes, dynamic, integers, numbers | integers | floats)
 
     @property
     def has_one_result(self) -> bool:
@@ -63,8 +68,18 @@ class Captured:
 
     @property
     def is_dynamic(self) -> bool:
-        """May a size change from call to call?"""
-        return any(self.dynamic.values())
+        """True if a size or an integer may change from call to call."""
+        return bool(self.integers) or any(self.dynamic.values())
+
+    def constant_numbers(self, inputs: Sequence[Any], dynamic: bool) -> tuple[Any, ...]:
+        """The numbers that a model for such inputs has as constants; with `dynamic` it takes integers as inputs."""
+        values = self.with_numbers(inputs)
+        return tuple([distinct(values[i]) for i in sorted(self.loose - (self.integers if dynamic else frozenset()))])
+
+    def with_fixed(self, fixed: Collection[tuple[int, int | None]]) -> Captured:
+        """The graph for these sizes, by input and dimension, and these integers, without dimension, as they are in a call."""
+        dynamic = {i: frozenset(d for d in dims if (i, d) not in fixed) for i, dims in self.dynamic.items()}
+        return attrs.evolve(self, dynamic=dynamic, integers=frozenset(i for i in self.integers if (i, None) not in fixed))
 
     def with_numbers(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs as `module` takes them: tensors that stand for numbers are numbers."""
@@ -73,20 +88,20 @@ class Captured:
     def kind(self, inputs: Sequence[Any], dynamic: bool, positions: Sequence[int] | None = None) -> tuple[Any, ...]:
         """What a compiled model depends on of the inputs, or of those at these positions.
 
-        With `dynamic` that is not the sizes that may change."""
+        With `dynamic` that is not the sizes and integers that may change."""
         return tuple([self._kind(i, inputs[i], dynamic) for i in (range(len(inputs)) if positions is None else positions)])
 
     def _kind(self, i: int, value: Any, dynamic: bool) -> Any:
         import torch
 
         if not isinstance(value, torch.Tensor):
-            return None if dynamic and i in self.sizes else value
+            return None if dynamic and (i in self.sizes or i in self.integers) else distinct(value)
         if i in self.numbers:
-            return value.item()
+            return distinct(value.item())
         shape: Sequence[int] = value.shape
         if dynamic:
             shape = [-1 if d in self.dynamic.get(i, ()) else size for d, size in enumerate(shape)]
-        return tuple(shape), value.dtype, id(value) if is_fixed(value) else None
+        return tuple(shape), value.dtype, id(value) if is_constant(value) else None
 
 
 def results_of(module: torch.fx.GraphModule) -> list[Any]:
@@ -95,13 +110,17 @@ def results_of(module: torch.fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
-def is_fixed(value: Any) -> bool:
-    """Is it a parameter or a buffer of the user's module? Of one made under inference_mode torch counts no changes: it is an
-    input like any other."""
-    import torch
+def let_go_of_tensors(module: torch.fx.GraphModule) -> None:
+    """Drop the weak references to inputs in torch's notes on the graph: `torch.utils.swap_tensors` refuses tensors with any."""
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    values = (node.meta.get("example_value", node.meta.get("val")) for node in inputs)
+    for mode in {value.fake_mode for value in values if hasattr(value, "fake_mode")}:
+        mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
-    is_static = isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
-    return is_static and not value.is_inference()
+
+def distinct(value: Any) -> Any:
+    """A key that equals those of the same value alone: 0.0 and -0.0 differ, as 1, 1.0 and True do, and NaN equals NaN."""
+    return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
 
 
 def _is_item(node: torch.fx.Node) -> bool:

@@ -5,7 +5,7 @@ without an ONNX form, results that are computed and no tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from graph.graph import Graph
 from graph.node import Node
 from graph.readers.torch import first_lines, from_torch, quiet_exporter
 from graph.rewrite import Rewriter, rewrite
-from partita.torch_compile.captured import Captured, is_fixed, results_of
-from partita.torch_compile.layouts import base_of, order_of
+from partita.torch_compile.captured import Captured, results_of
+from partita.torch_compile.constants import is_constant
+from partita.torch_compile.layouts import base_of, is_number, order_of, repeated_of
+from partita.torch_compile.side_effects import changes_in_place, written
 from partita.torch_compile.tensors import as_array
 
 if TYPE_CHECKING:
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 
 class NotExported(PartitaError):
     """A graph of torch's of which something has no form in ONNX."""
+
+
+class SizesFixed(NotExported):
+    """A graph of which torch's exporter fixed sizes or integers at those of the first call: by input and dimension."""
+
+    def __init__(self, cause: str, fixed: Collection[tuple[int, int | None]]) -> None:
+        super().__init__(cause)
+        self.fixed = fixed
 
 
 @attrs.frozen
@@ -39,6 +49,8 @@ class Output:
     """The element type; None for a result of `views`."""
     order: tuple[int, ...] | None = None
     """The dimensions from the widest stride to the narrowest, where that is another order than their own."""
+    repeated: tuple[int, ...] = ()
+    """The dimensions along which it is one and the same memory."""
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +83,8 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
     if unplain is not None:
         raise NotExported(f"a tensor that is given is {unplain.layout}, of {unplain.dtype}, which no array is")
     kept, computed = _results(captured.module)
-    program = _program(captured, inputs, tensors, computed, dynamic)
+    fed = [*tensors, *sorted(captured.integers)] if dynamic else tensors
+    program = _program(captured, inputs, fed, computed, dynamic)
     views = _views(captured.module, kept, computed) if kept else None
     from_kept = {k: Output(n) for n, k in enumerate(kept)}
     if not computed:
@@ -85,30 +98,45 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
     except ReadError as error:
         raise NotExported(error.cause, where=error.where) from error
     names = [node.name for node in graph.inputs]
-    if len(names) != len(tensors):
-        raise NotExported(f"torch's exporter made {len(names)} inputs of {len(tensors)}")
-    fixed = [i for i in tensors if is_fixed(inputs[i])]
+    if len(names) != len(fed):
+        raise NotExported(f"torch's exporter made {len(names)} inputs of {len(fed)}")
+    fixed = [i for i in tensors if is_constant(inputs[i])]
     graph = _with_constants(graph, {names[tensors.index(i)]: inputs[i] for i in fixed})
     results = results_of(captured.module)
-    positions = from_kept | {k: Output(n, dtypes[n], order_of(results[k])) for n, k in enumerate(computed)}
+    types = {k: Output(n, dtypes[n], order_of(results[k]), repeated_of(results[k])) for n, k in enumerate(computed)}
+    positions = from_kept | types
     outputs = tuple(positions[k] for k in sorted(positions))
-    return Exported(graph, tuple(i for i in tensors if i not in fixed), tuple(fixed), views, outputs)
+    return Exported(graph, tuple(i for i in fed if i not in fixed), tuple(fixed), views, outputs)
 
 
 def _results(module: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
-    """The numbers of the graph's results that are inputs or views, and of those that are computed."""
+    """The numbers of the graph's results that are inputs, views or sizes, and of those that are computed."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     results = results_of(module)
     strange = next((result for result in results if not hasattr(result, "meta")), None)
     if strange is not None:
         raise NotExported(f"a result of the graph is {strange!r}, and no tensor")
     bases = {*inputs, *results}
-    kept = [k for k, result in enumerate(results) if result in inputs or base_of(result, bases) is not None]
+
+    def is_kept(result: torch.fx.Node) -> bool:
+        return result in inputs or base_of(result, bases) is not None or (is_number(result) and _is_size(result, bases))
+
+    kept = [k for k, result in enumerate(results) if is_kept(result)]
     return kept, [k for k in range(len(results)) if k not in kept]
 
 
+def _is_size(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> bool:
+    """True if the node's value is a number that follows from inputs and sizes of these nodes and of their views alone."""
+    if node in bases and (node.op == "placeholder" or not is_number(node)):
+        return True
+    sources = node.all_input_nodes
+    return is_number(node) and all(_is_size(source, bases) or base_of(source, bases) is not None for source in sources)
+
+
 def _views(module: torch.fx.GraphModule, wanted: Sequence[int], computed: Sequence[int]) -> torch.fx.GraphModule:
-    """The part of the graph that makes some results, as a function of all inputs and of the results that are computed."""
+    """The part of the graph that makes some results, as a function of all inputs and of the results that are computed.
+
+    What the graph writes to the computed ones, or to views of them, is in them already."""
     import torch
 
     graph = deepcopy(module.graph)
@@ -120,44 +148,52 @@ def _views(module: torch.fx.GraphModule, wanted: Sequence[int], computed: Sequen
         with graph.inserting_before(next(iter(graph.nodes))) if not inputs else graph.inserting_after(inputs[-1]):
             inputs.append(graph.placeholder(f"computed_{k}"))
         results[k].replace_all_uses_with(inputs[-1])
-    graph.eliminate_dead_code()
+    for node in graph.nodes:
+        if changes_in_place(node):
+            node.replace_all_uses_with(written(node)[0])
+    for node in reversed(graph.nodes):
+        if not node.users and node.op not in ("placeholder", "output"):
+            graph.erase_node(node)
     return torch.fx.GraphModule(module, graph)
 
 
 def _program(
-    captured: Captured, inputs: Sequence[Any], tensors: Sequence[int], computed: Sequence[int], dynamic: bool
+    captured: Captured, inputs: Sequence[Any], fed: Sequence[int], computed: Sequence[int], dynamic: bool
 ) -> torch.export.ExportedProgram:
-    """The graph as torch exports it; its arguments are the tensors alone."""
+    """The graph as torch exports it; its arguments are these inputs alone, tensors and integers."""
     import torch
 
     class Bound(torch.nn.Module):
-        """The graph as a function of tensors: its numbers are known, and sizes are asked of the tensors."""
+        """The graph as a function of those: other numbers are constants, and sizes are asked of the tensors."""
 
         def __init__(self) -> None:
             super().__init__()
             self.captured = captured.module
 
-        def forward(self, *given: torch.Tensor) -> list[Any]:
+        def forward(self, *given: Any) -> list[Any]:
             values = captured.with_numbers(inputs)
-            for i, tensor in zip(tensors, given, strict=True):
-                values[i] = tensor
+            for i, value in zip(fed, given, strict=True):
+                values[i] = value
             for i, (owner, dim) in captured.sizes.items():
                 values[i] = values[owner].shape[dim]
             results = self.captured(*values)
             return [results[k] for k in computed] if isinstance(results, (tuple, list)) else [results]
 
-    names = {i: dict.fromkeys(captured.dynamic.get(i, ()), torch.export.Dim.AUTO) for i in tensors}
-    shapes = (tuple(names[i] for i in tensors),) if dynamic else None
+    any_size = torch.export.Dim.AUTO
+    names = [any_size if i in captured.integers else dict.fromkeys(captured.dynamic.get(i, ()), any_size) for i in fed]
+    shapes = (tuple(names),) if dynamic else None
     try:
         with torch.no_grad(), quiet_exporter():
-            exported = torch.export.export(Bound(), tuple(inputs[i] for i in tensors), dynamic_shapes=shapes, strict=False)
+            # Not the tensors themselves: torch leaves weak references to what it exports.
+            given = tuple(inputs[i].detach() if isinstance(inputs[i], torch.Tensor) else inputs[i] for i in fed)
+            exported = torch.export.export(Bound(), given, dynamic_shapes=shapes, strict=False)
             # What the graph writes to shows only in the form in which nothing writes.
             program = exported.run_decompositions({})
     except Exception as error:
         raise NotExported(f"torch could not export the graph: {first_lines(error)}") from error
     signature = program.graph_signature
     if dynamic:
-        _check_sizes(program, [captured.dynamic.get(i, ()) for i in tensors])
+        _check_sizes(program, captured, fed)
     written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if written:
         raise NotExported(f"the graph writes to {written[0]}, and a graph of ONNX's writes to nothing that it is given")
@@ -167,16 +203,25 @@ def _program(
     return program
 
 
-def _check_sizes(program: torch.export.ExportedProgram, dynamic: Sequence[Iterable[int]]) -> None:
-    """NotExported where torch's exporter made one of the sizes that may change, by tensor, that of the first call."""
+def _check_sizes(program: torch.export.ExportedProgram, captured: Captured, fed: Sequence[int]) -> None:
+    """SizesFixed where torch's exporter made sizes or integers that may change those of the first call."""
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    fixed = list[tuple[int, int | None]]()
+    for i, name in zip(fed, program.graph_signature.user_inputs, strict=True):
+        value = values[name]
+        if i in captured.integers:
+            fixed += [(i, None)] if _number(value) is not None else []
+        else:
+            fixed += [(i, d) for d in captured.dynamic.get(i, ()) if _number(value.shape[d]) is not None]
+    if fixed:
+        raise SizesFixed(f"torch could export {len(fixed)} sizes or integers for the first call alone", fixed)
+
+
+def _number(size: int | torch.SymInt) -> int | None:
+    """The size, or the integer, if it is fixed."""
     import torch
 
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
-    for name, dims in zip(program.graph_signature.user_inputs, dynamic, strict=True):
-        sizes = values[name].shape
-        fixed = [d for d in dims if not isinstance(sizes[d], torch.SymInt) or sizes[d].node.maybe_as_int() is not None]
-        if fixed:
-            raise NotExported(f"torch could export size {fixed[0]} of {name} for the first call alone")
+    return size.node.maybe_as_int() if isinstance(size, torch.SymInt) else size
 
 
 def _drops_nothing(node: torch.fx.Node) -> bool:

@@ -5,10 +5,9 @@ compiles anew."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import attrs
 import numpy as np
@@ -18,13 +17,12 @@ from accelerators.process.forking import Guard
 from accelerators.running.compiled_model import CompiledModel
 from graph.logs import logger
 from partita.torch_compile.captured import Captured
-from partita.torch_compile.exporting import Exported, NotExported, export_graph
+from partita.torch_compile.constants import Constants
+from partita.torch_compile.exporting import Exported, NotExported, SizesFixed, export_graph
 from partita.torch_compile.tensors import as_array, as_tensor
 
 if TYPE_CHECKING:
     import torch
-
-Versions = tuple[list[int], list[int]]
 
 KEPT = 8
 """Compiled models that are kept of each set of constants, for inputs of different kinds."""
@@ -40,14 +38,8 @@ class Ready:
     exported: Exported
     model: CompiledModel | None
     """None where the graph only hands its inputs on, or views of them."""
-    constants: list[int]
-    """The identities of the parameters and buffers that are constants of the model."""
-    held: tuple[ref[torch.Tensor], ...]
-    """Those themselves, which it does not keep alive."""
-    gone: list[ref[torch.Tensor]]
-    """Those that are no more: nobody can call it any more, and another tensor may have the identity of one."""
-    versions: Versions
-    """How often torch had changed each of them, and where their numbers stood."""
+    constants: Constants
+    """The parameters and buffers that are constants of the model."""
     others: tuple[int, ...]
     """The positions of all other inputs."""
     kind: tuple[Any, ...]
@@ -59,12 +51,7 @@ class Ready:
         torch itself looks whether those have their shapes still, and captures another graph where they do not. There may be
         hundreds of them, which are looked at in each call."""
         given = [inputs[i] for i in self.exported.fixed]
-        return (
-            not self.gone
-            and list(map(id, given)) == self.constants
-            and _versions(given) == self.versions
-            and captured.kind(inputs, dynamic, self.others) == self.kind
-        )
+        return self.constants.are(given) and captured.kind(inputs, dynamic, self.others) == self.kind
 
     def run(self, inputs: Sequence[Any], captured: Captured) -> tuple[Any, ...]:
         """The outputs of the captured graph."""
@@ -72,7 +59,7 @@ class Ready:
         exported = self.exported
         if self.model is not None:
             arrays = self.model(*[as_array(inputs[i]) for i in exported.fed])
-        computed = {k: as_tensor(arrays[output.position], output.dtype, output.order) for k, output in exported.computed}
+        computed = {k: as_tensor(arrays[out.position], out.dtype, out.order, out.repeated) for k, out in exported.computed}
         if exported.views is None:
             return tuple(computed.values())
         views = exported.views(*captured.with_numbers(inputs), *computed.values())
@@ -95,11 +82,13 @@ class GraphCall:
         self._last: Ready | None = None
         self._numbers = set[tuple[Any, ...]]()
         """The numbers for which the graph was compiled."""
+        self._refused: deque[Any] = deque(maxlen=KEPT)
+        """The kinds of inputs, of late, for which the graph has no form in ONNX."""
         self._said = False
         """Was it said that torch runs it for others?"""
 
     def __call__(self, *inputs: Any) -> Any:
-        ready = self._for(inputs)
+        ready = self._or_none(inputs)
         if ready is None:
             return self._forward(*inputs)
         results = ready.run(inputs, self._captured)
@@ -113,13 +102,25 @@ class GraphCall:
             return error.cause
         return None
 
+    def _or_none(self, inputs: Sequence[Any]) -> Ready | None:
+        """The model for such inputs; None where torch has to run the graph for them."""
+        try:
+            return self._for(inputs)
+        except NotExported as error:
+            logger("torch").info("torch runs a graph for some inputs: %s", error.cause)
+            self._refused.append(self._captured.kind(inputs, self._dynamic))
+            return None
+
     def _for(self, inputs: Sequence[Any]) -> Ready | None:
-        """The model for such inputs; None where its numbers are others than those for which the graph was compiled."""
+        """The model for such inputs; NotExported if the graph has no form in ONNX for them. None where that is known already, and
+        where its numbers are others than those for which it was compiled."""
         last = self._last
         if last is not None and last.fits(inputs, self._captured, self._dynamic):
             return last
         with self._lock.lock:
             key = self._captured.kind(inputs, self._dynamic)
+            if key in self._refused:
+                return None
             ready = self._ready.get(key)
             if ready is None or not ready.fits(inputs, self._captured, self._dynamic):
                 if self._has_too_many_numbers(inputs):
@@ -136,8 +137,7 @@ class GraphCall:
         """Are the numbers given in such a call new, and were there as many already as the graph is compiled for?
 
         They are constants of a model: one whose numbers change with each call would be compiled at each."""
-        values = self._captured.with_numbers(inputs)
-        numbers = tuple([values[i] for i in sorted(self._captured.loose)])
+        numbers = self._captured.constant_numbers(inputs, self._dynamic)
         if numbers in self._numbers or len(self._numbers) < NUMBERS:
             self._numbers.add(numbers)
             return False
@@ -147,38 +147,36 @@ class GraphCall:
             self._said = True
         return True
 
-    def _forget(self, constants: list[int]) -> None:
+    def _forget(self, constants: Constants) -> None:
         """Let go the models of constants that are no more, and the oldest of these constants if there are too many.
 
         torch hands all modules of one class the same graph, say the layers of a model that are compiled one by one: each has
         constants, and models, of its own."""
-        for key in [key for key, ready in self._ready.items() if ready.gone]:
+        for key in [key for key, ready in self._ready.items() if ready.constants.are_gone]:
             del self._ready[key]
-        alike = [key for key, ready in self._ready.items() if ready.constants == constants]
+        alike = [key for key, ready in self._ready.items() if ready.constants.identities == constants.identities]
         for key in alike[:-KEPT]:
             del self._ready[key]
 
     def _compiled(self, inputs: Sequence[Any]) -> Ready:
         """A model that is compiled for such inputs."""
         exported = self._exported(inputs)
+        # What is written to them while the model is compiled is seen at the next call.
+        constants = Constants.of([inputs[i] for i in exported.fixed])
         model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
-        constants, gone = [inputs[i] for i in exported.fixed], list[Any]()
-        held = tuple(ref(tensor, gone.append) for tensor in constants)
         fixed = set(exported.fixed)
         others = tuple(i for i in range(len(inputs)) if i not in fixed)
         kind = self._captured.kind(inputs, self._dynamic, others)
-        return Ready(exported, model, list(map(id, constants)), held, gone, _versions(constants), others, kind)
+        return Ready(exported, model, constants, others, kind)
 
     def _exported(self, inputs: Sequence[Any]) -> Exported:
-        """Our graph; one with sizes that may change is exported for each of them where torch's exporter wants to know them."""
-        if self._dynamic:
+        """Our graph; it is exported for each of the sizes and integers that torch's exporter makes those of the first call."""
+        while self._dynamic:
             try:
                 return export_graph(self._captured, inputs, dynamic=True)
+            except SizesFixed as error:
+                self._captured = self._captured.with_fixed(error.fixed)
+                self._dynamic = self._captured.is_dynamic
             except NotExported:
                 self._dynamic = False
         return export_graph(self._captured, inputs, dynamic=False)
-
-
-def _versions(constants: Sequence[torch.Tensor]) -> Versions:
-    """How often torch has changed each of the constants, and where their numbers stand: `.data = ` moves them."""
-    return [tensor._version for tensor in constants], [tensor.data_ptr() for tensor in constants]

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 def base_of(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> torch.fx.Node | None:
     """The one of these nodes of which the node is a view; None if it is a view of none."""
-    memory, base = _memory(node), node
+    memory, base = memory_of(node), node
     while memory is not None:
         earlier = next((given for given in base.all_input_nodes if memory in _memories(given)), None)
         if earlier is None or earlier in bases:
             return earlier
         base = earlier
     return None
+
+
+def is_number(node: torch.fx.Node) -> bool:
+    """True if the node's value is a size or another number."""
+    import torch
+
+    return isinstance(_value(node), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
@@ -33,6 +40,7 @@ def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
     sizes, strides = _numbers(value.shape), _numbers(value.stride())
     if sizes is None or strides is None:
         return None
+    sizes = [1 if d in repeated_of(node) else size for d, size in enumerate(sizes)]
     order = sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[d])
     expected = 1
     for d in reversed(order):
@@ -44,9 +52,25 @@ def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
     return (*(d for d, size in enumerate(sizes) if size == 1), *order)
 
 
+def repeated_of(node: torch.fx.Node) -> tuple[int, ...]:
+    """The dimensions along which the node's value is one and the same memory, as those that were expanded."""
+    import torch
+
+    value = _value(node)
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return ()
+    pairs = zip(value.shape, value.stride(), strict=True)
+    return tuple(d for d, (size, stride) in enumerate(pairs) if isinstance(stride, int) and stride == 0 and size != 1)
+
+
 def _value(node: torch.fx.Node) -> Any:
     """The value without numbers; None where torch noted none."""
     return node.meta.get("example_value", node.meta.get("val"))
+
+
+def memory_of(node: torch.fx.Node) -> int | None:
+    """The identity of the memory of the node's value; None if that is no tensor of one piece of memory."""
+    return _memory_of(_value(node))
 
 
 def _memories(node: torch.fx.Node) -> set[int | None]:
@@ -55,16 +79,15 @@ def _memories(node: torch.fx.Node) -> set[int | None]:
     return set(map(_memory_of, value if isinstance(value, (tuple, list)) else [value])) - {None}
 
 
-def _memory(node: torch.fx.Node) -> int | None:
-    return _memory_of(_value(node))
-
-
 def _memory_of(value: Any) -> int | None:
     import torch
 
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
-    return int(value.untyped_storage()._cdata)
+    try:
+        return int(value.untyped_storage()._cdata)
+    except NotImplementedError:  # a tensor that stands for another one inside vmap or grad
+        return None
 
 
 def _numbers(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:

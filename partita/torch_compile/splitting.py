@@ -11,7 +11,7 @@ from graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import NotExported, export_graph
 from partita.torch_compile.graph_call import GraphCall
-from partita.torch_compile.side_effects import changes_in_place, sets_a_mode
+from partita.torch_compile.side_effects import sets_a_mode, writes_to_shared
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +24,12 @@ def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[A
     """The graph with a call for each part that Partita runs.
 
     Halves of the graph, in its order, are exported, and halves of those that cannot be, until the ops are found that have to stay
-    in torch: of n ops k take about 2 k log n exports, of ever smaller parts. A graph that changes tensors in place stays in torch
-    as a whole: a part's results are new tensors, and no views of what they were made of. So does one that sets a mode of torch's,
-    such as autocast, for some of its ops: half of it would leave torch in that mode."""
+    in torch: of n ops k different ones take about 2 k log n exports, of ever smaller parts. A graph that changes tensors in place
+    that it was given, or of which it has views, stays in torch as a whole. So does one that sets a mode of torch's, such as
+    autocast, for some of its ops: half of it would leave torch in that mode."""
     ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
-    reasons = (changes_in_place, "changes a tensor in place"), (sets_a_mode, "sets a mode of torch's")
-    for test, reason in reasons:
-        op = next(filter(test, ops), None)
+    setter = next(filter(sets_a_mode, ops), None)
+    for op, reason in ((writes_to_shared(module), "changes a tensor in place"), (setter, "sets a mode of torch's")):
         if op is not None:
             logger("torch").info("torch runs all of a graph, since %s %s", op.name, reason)
             return module.forward
@@ -62,7 +61,8 @@ def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piec
     middle = len(ops) // 2
     halves = (0, middle), (middle, len(ops))
     joined: list[Piece] = []
-    for piece in (piece for half in halves for piece in _halved(module, ops, inputs, *half)):
+    unfit = set[Any]()
+    for piece in (piece for half in halves for piece in _halved(module, ops, inputs, *half, unfit)):
         before = joined[-1] if joined else None
         if before is None or before.is_exported != piece.is_exported:
             joined.append(piece)
@@ -76,15 +76,35 @@ def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piec
     return joined
 
 
-def _halved(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> list[Piece]:
-    """The ops between two, halved until each piece can be exported, or is an op that cannot."""
+def _halved(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int, unfit: set[Any]) -> list[Piece]:
+    """The ops between two, halved until each piece can be exported, or is an op that cannot, as those of `unfit` kinds."""
     if first == last:
         return []
+    stays = next((i for i in range(first, last) if _kind(ops[i]) in unfit), None)
+    if stays is not None:
+        before, after = ((first, stays), (stays + 1, last))
+        alone = [Piece(stays, stays + 1, False)]
+        return _halved(module, ops, inputs, *before, unfit) + alone + _halved(module, ops, inputs, *after, unfit)
     is_exported = _is_exported(module, ops, inputs, first, last)
+    if last - first == 1 and not is_exported:
+        unfit.add(_kind(ops[first]))
     if is_exported or last - first == 1:
         return [Piece(first, last, is_exported)]
     middle = (first + last) // 2
-    return _halved(module, ops, inputs, first, middle) + _halved(module, ops, inputs, middle, last)
+    return _halved(module, ops, inputs, first, middle, unfit) + _halved(module, ops, inputs, middle, last, unfit)
+
+
+def _kind(op: Any) -> Any:
+    """The op with the types and ranks of what it is given."""
+    import torch
+
+    def kind(value: Any) -> Any:
+        if not isinstance(value, torch.fx.Node):
+            return repr(value)
+        example = value.meta.get("example_value", value.meta.get("val"))
+        return (example.dtype, example.dim()) if isinstance(example, torch.Tensor) else type(example)
+
+    return op.op, op.target, *map(kind, torch.utils._pytree.tree_leaves((op.args, op.kwargs)))
 
 
 def _is_exported(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> bool:

@@ -19,10 +19,12 @@ NARROW = {
 """Element types that numpy has from `ml_dtypes` alone, each with the integers as which they go from torch to numpy and back."""
 
 
-def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def as_array(tensor: torch.Tensor | int) -> np.ndarray[Any, Any]:
     """The tensor's numbers, in its own memory; one that is not laid out plainly is copied."""
     import torch
 
+    if not isinstance(tensor, torch.Tensor):
+        return np.asarray(tensor, np.int64)
     plain = tensor.detach().resolve_conj().resolve_neg()
     name = str(plain.dtype).removeprefix("torch.")
     if name in NARROW:
@@ -30,11 +32,18 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return plain.numpy()
 
 
-def as_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype, order: Sequence[int] | None = None) -> torch.Tensor:
+def as_tensor(
+    array: np.ndarray[Any, Any], dtype: torch.dtype, order: Sequence[int] | None = None, repeated: Sequence[int] = ()
+) -> torch.Tensor:
     """The array's numbers as a tensor of this type, in the array's memory, or, with an `order` of the dimensions from the widest
-    stride to the narrowest, in memory of that layout."""
+    stride to the narrowest, in memory of that layout. Along dimensions that are `repeated` it is one and the same memory."""
     import torch
 
+    if repeated:
+        first = array[tuple(slice(1) if d in repeated else slice(None) for d in range(array.ndim))]
+        return as_tensor(first, dtype, order).expand(array.shape)
+    if not array.size:
+        return torch.empty(array.shape, dtype=dtype)
     array = np.ascontiguousarray(array).reshape(array.shape)
     name = array.dtype.name
     if name in NARROW:
