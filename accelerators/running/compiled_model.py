@@ -211,7 +211,10 @@ class CompiledModel:
         with self._renouncing:
             make, self.without_claims = self.without_claims, None
             if make is not None:
-                final = make()
+                try:
+                    final = make()
+                except PartitaError:
+                    raise error from None
                 final.without_claims = None
                 note = f"{error.cause}; the sizes that follow are taken instead"
                 logger("compile").warning("%s: %s", self.graph.name, note)

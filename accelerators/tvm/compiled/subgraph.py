@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.arrays.layout import is_laid_out
 from accelerators.arrays.sharing import held_once, is_fixed
-from accelerators.errors import NotSupported, RunError
+from accelerators.errors import ClaimError, NotSupported, RunError
 from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
 from accelerators.process.forking import renewed_in_children
 from accelerators.tvm.code.codegen import ALIGNMENT
@@ -122,12 +122,12 @@ class CompiledTvm(CompiledSubgraph):
         kept_memory.free()
 
     def _checked(self, outputs: list[Any]) -> list[Any]:
-        """The outputs without the numbers that say what went wrong; RunError if one does."""
+        """The outputs without the numbers that say what went wrong; ClaimError if one does."""
         checks = self._assembled.checks
         count = len(outputs) - len(checks)
         for number, complaint in zip(outputs[count:], checks, strict=True):
             if number.any():
-                raise RunError(complaint)
+                raise ClaimError(complaint)
         return outputs[:count]
 
     def renew(self) -> None:

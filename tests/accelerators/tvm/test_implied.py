@@ -63,7 +63,7 @@ SPELLINGS = {
 def test_a_value_that_says_something_else_is_an_error(name: str) -> None:
     op, said, shapes, attrs, same, others = SPELLINGS[name]
     stated = graph(op, said, *shapes, **attrs)
-    model = pt.compile(stated, "cpu")
+    model = pt.compile(stated, "cpu", strict=True)
     x = X.reshape(attrs.get("given", X.shape))
     outcomes = [model(x, np.array(value)) for value in (said, *same)]
     wanted = pt.compile(stated, "reference")(x, np.array(said))
