@@ -106,7 +106,7 @@ class Builder:
 
     def build(self, graph: Graph) -> Built:
         """Partition and compile until every subgraph is compiled; each round excludes what failed."""
-        done: dict[Task, Unit] = {}
+        first, done = graph, dict[Task, Unit]()
         report: PartitionReport | None = None
         while True:
             graph, latest = self._partitioned(graph)
@@ -118,15 +118,16 @@ class Builder:
                 folder = self.config.hetero.capsules
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name, capsules=folder) for call in calls}
                 self._warn()
-                return Built(graph, units, tuple(self.moves), self._current(report, calls), tuple(self.notes))
+                return Built(graph, units, tuple(self.moves), self._current(first, report, calls), tuple(self.notes))
             graph = self._moved(graph, failures)
 
-    def _current(self, report: PartitionReport, calls: Sequence[Node]) -> PartitionReport:
+    def _current(self, first: Graph, report: PartitionReport, calls: Sequence[Node]) -> PartitionReport:
         """The report of the first partition, or of one with every op where it is now if any op was given back or moved. Its
         subgraphs have the names of the calls that hold the same ops."""
-        if not (self.moves or self.has_given_back):
-            return report
-        placed = self.placement.apply(self.placement.graph)
+        ops = [node.name for node in first.nodes if node.is_op]
+        if not (self.moves or self.has_given_back) or not all(name in self.placement for name in ops):
+            return report  # A call of the user's that was taken apart since has no place any more.
+        placed = _with_affinities(first.evolve(attrs={}), {name: self.placement[name] for name in ops})
         again: PartitionReport = self._grouped(placed, AffinityProperty()).attrs[REPORT]
         names = {node.name: call.name for call in calls if call.subgraph for node in call.subgraph.nodes if node.is_op}
         return again.renamed([names.get(group.nodes[0], group.name) for group in again.groups])
