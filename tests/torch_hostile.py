@@ -111,7 +111,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "strided": (lambda x: torch.as_strided(torch.relu(x), (2, 2), (1, 2)), (x(),)),
     "a view as another type": (lambda x: (x + 0).view(torch.int32), (x(),)),
     "einsum": (
-        lambda a, b: (torch.einsum("ij,kj->ik", a, b), torch.einsum("ii->i", a @ a.t()).clone(), torch.einsum("ij->", a)), (x(), x())),
+        lambda a, b: (torch.einsum("ij,kj->ik", a, b), torch.einsum("ii->i", a @ a.t()).clone(), torch.einsum("ij->", a)),
+        (x(), x())),
     "causal attention of unequal lengths": (
         lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), (x(1, 2, 3, 4), x(1, 2, 5, 4))),
     "a bag of embeddings": (lambda i, w: F.embedding_bag(i, w, mode="mean"), (torch.tensor([[0, 2], [1, 1]]), x(4, 3))),
@@ -122,7 +123,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "channels last": (
         lambda x, w: (F.conv2d(x, w), F.conv2d(x, w).contiguous().view(-1)),
         (x(1, 3, 6, 6).to(memory_format=torch.channels_last), x(4, 3, 3, 3))),
-    "halves of a hidden value": (lambda x: (lambda y: (y.chunk(2, 1)[0].clone(), y.chunk(2, 1)[1].add_(1).clone()))(torch.relu(x)), (x(),)),
+    "halves of a hidden value": (
+        lambda x: (lambda y: (y.chunk(2, 1)[0].clone(), y.chunk(2, 1)[1].add_(1).clone()))(torch.relu(x)), (x(),)),
     "large integers": (
         lambda x: (x + 1, x * 3, x.float().long(), x // 7, x % 1000), (torch.tensor([2**53 + 1, -(2**62), 2**31]),)),
     "a random op": (lambda x: (torch.manual_seed(3), x + torch.rand(3, 4))[1], (x(),)),
