@@ -231,6 +231,10 @@ class Accelerator:
     """Does `compile` itself raise for each op that `supports` refuses? Else, where `transform` rewrites the graph, a subgraph is
     asked about once more as it was cut: what `transform` merges may have been cut apart."""
 
+    loses_nothing: ClassVar[bool] = False
+    """Is `transform` known to leave out no op but those that it has computed, or that others do as well? Else a chain of ops that
+    vanishes, and that no other op can have taken in, is not supported."""
+
     isolates_itself: ClassVar[bool] = False
     """Does the device itself do what ISOLATE asks for? Else it is put into a child process: see `accelerators.isolation`."""
 

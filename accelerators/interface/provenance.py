@@ -40,18 +40,20 @@ def lost_calls(old: Graph, new: Graph) -> list[Node]:
     return [node for node in calls if node.name not in known]
 
 
-def carried_back(old: Graph, new: Graph, answers: Answers) -> Answers:
+def carried_back(old: Graph, new: Graph, answers: Answers, trusted: bool = False) -> Answers:
     """The answers about the new graph's ops, carried back to the ops of the old graph that it was made from. Linear.
 
     An old node has become each new one that has its name, that lists it under `partita.fused`, or that makes its value; it is
     supported if all of these are, and what they alone read. One that has become nothing is supported as those that read it are,
     if each of its values is found elsewhere, or read only by nodes that have become nothing too. Of any other nothing is known,
     which means no."""
-    return _Trace(old, new, answers).run()
+    return _Trace(old, new, answers, trusted).run()
 
 
 class _Trace:
-    def __init__(self, old: Graph, new: Graph, answers: Answers) -> None:
+    def __init__(self, old: Graph, new: Graph, answers: Answers, trusted: bool) -> None:
+        self.trusted = trusted
+        """Is every chain that vanished known to be computed, or to be part of another op?"""
         self.old = old
         self.new = new
         self.answers = answers
@@ -84,7 +86,7 @@ class _Trace:
                 for part in parts:
                     answer = worse(answer, self._of_part(node, part, totals[part]))
                 answers[node] = answer
-        lost = self._lost()
+        lost = set() if self.trusted else self._lost()
         for node in reversed(self.old.nodes):
             if node.is_op and node not in answers:
                 answers[node] = self._vanished(node, answers) if node not in lost else _LOST

@@ -47,7 +47,7 @@ def query_through_transform(device: Accelerator, graph: Graph, whole: bool = Tru
     alone = _asked_alone(device, [node for node in answers if node.name in own and is_made_call(node)])
     answers.update({call: answer for call, answer in alone.items() if whole or answers[call] is True})
     for new, old in zip(reversed(trail), reversed(trail[:-1]), strict=False):
-        answers = carried_back(old, new, answers)
+        answers = carried_back(old, new, answers, device.loses_nothing)
     return {node.name: answers[node] for node in graph.nodes if node.is_op}
 
 

@@ -46,6 +46,7 @@ class TvmAccelerator(Accelerator):
     """A device whose kernels TVM compiles."""
 
     compile_refuses = True
+    loses_nothing = True
     isolates_itself = True
     """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it; AUTO means those kernels
     that TVM's own schedules make."""
