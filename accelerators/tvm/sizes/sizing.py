@@ -201,7 +201,7 @@ def is_for_any_size(graph: Graph) -> bool:
 
 def _hold_to_types(node: Node, reading: Reading, symbols: Symbols) -> None:
     """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at. A
-    stated 1 is solved for, as torch states it of a batch of 1 that a model was exported with: the form is for such calls alone."""
+    stated 1 is solved for, as torch states it of a batch of 1 that a model was exported with: the form is for such calls only."""
     for entry in node.outputs:
         stated = entry.type.shape if isinstance(entry.type, TensorType) else None
         if not entry.name or stated is None:
