@@ -171,7 +171,10 @@ def _completed(compile: Callable[[Any, Graph, Mapping[str, Any]], CompiledSubgra
 
     @functools.wraps(compile)
     def completed(self: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        return compile(self, graph, config if self._config.keys() <= config.keys() else self.full_config(config))
+        full = config if self._config.keys() <= config.keys() else self.full_config(config)
+        handed = [graph]
+        del graph  # The method alone holds it, and may drop its weights.
+        return compile(self, handed.pop(), full)
 
     return completed
 

@@ -184,7 +184,8 @@ class CompiledModel:
                 if self._claims:
                     self._claims.check(outputs, sizes)
             except PartitaError as error:
-                self._renounce_claims(error)
+                if not self._has_renounced_claims(error):
+                    raise
                 return self(*args, **named)
             return Outputs(outputs, self._names)
         return self._run(arrays, out, traced=self._traced(), due=due)
@@ -201,24 +202,27 @@ class CompiledModel:
         try:
             return self._run_once(arrays, out, turn, traced, due)
         except PartitaError as error:
-            self._renounce_claims(error)
+            if not self._has_renounced_claims(error):
+                raise
         return self._run_once(given, out, None, None, due)
 
-    def _renounce_claims(self, error: PartitaError) -> None:
-        """Compile again with the sizes that follow, if the error is that others, which the file declares, are wrong."""
+    def _has_renounced_claims(self, error: PartitaError) -> bool:
+        """Compile again with the sizes that follow, if the error is that others, which the file declares, are wrong; False if it
+        is not, or if that fails too."""
         if self.without_claims is None or not is_of_a_claim(error):
-            raise error
+            return False
         with self._renouncing:
             make, self.without_claims = self.without_claims, None
             if make is not None:
                 try:
                     final = make()
                 except PartitaError:
-                    raise error from None
+                    return False
                 final.without_claims = None
                 note = f"{error.cause}; the sizes that follow are taken instead"
                 logger("compile").warning("%s: %s", self.graph.name, note)
                 self._adopt(final, attrs.evolve(final.report, notes=(*final.report.notes, note)))
+        return True
 
     def _adopt(self, final: CompiledModel, report: CompileReport | ImportedReport) -> None:
         """From the next call on, run as this model does."""

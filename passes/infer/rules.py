@@ -226,6 +226,9 @@ def scaled_elements(c: Context) -> Sequence[Sizes]:
         zeros, what = c.shape(2), "the sizes of the zero points and of the scales"
         if len(zeros) == len(scale):
             alike(c, zeros, scale, what)
+        elif not scale and len(zeros) == 1:  # One scale for all: onnxruntime takes a zero point for each column beside it.
+            axis = int(c.attribute("axis", 1))
+            c.one_or_equal(zeros[0], data[axis] if -len(data) <= axis < len(data) else 1, what)
         else:  # One number of either rank.
             for size in (*zeros, *scale):
                 c.equal(size, 1, what)

@@ -16,10 +16,10 @@ from tests.graphs.topologies import one_op
 
 def test_it_says_what_it_lacks() -> None:
     assert answer("reference", one_op("Relu", ("float32", (2,)))) is True
-    x = pt.variable("x", "float32", (1, 2))
-    zipped = pt.op("ZipMap", x, name="n", domain="ai.onnx.ml", classlabels_int64s=[1, 2], opset=3)
-    g = pt.Graph([zipped], opsets={"": 21, "ai.onnx.ml": 3})
-    assert answer("reference", g) == "no numpy meaning of ai.onnx.ml.ZipMap is known at opset 3"
+    x = pt.variable("x", "int64", (1, 2))
+    unknown = pt.op("CategoryMapper", x, name="n", domain="ai.onnx.ml", opset=3, cats_int64s=[1], cats_strings=["a"])
+    g = pt.Graph([unknown], opsets={"": 21, "ai.onnx.ml": 3})
+    assert answer("reference", g) == "no numpy meaning of ai.onnx.ml.CategoryMapper is known at opset 3"
 
 
 def test_a_registered_op_needs_its_meaning() -> None:

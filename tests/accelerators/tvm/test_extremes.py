@@ -112,7 +112,8 @@ def test_nothing_is_read_where_there_is_no_edge(pads: list[int], dims: tuple[int
     x = pt.variable("x", "float32", dims)
     graph = pt.Graph([pt.op("Pad", x, pt.constant(np.array(pads)), mode="edge", name="pad")], [x])
     model = pt.compile(graph, "HETERO:cpu,reference")
-    with pytest.raises(pt.RunError, match="empty axis 1"):
+    said = "empty axis 1|its padding reads do not go together: 0 is less than 1"
+    with pytest.raises((pt.RunError, pt.InputError), match=said):
         model(np.zeros((2, 0), np.float32))
 
 

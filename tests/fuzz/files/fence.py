@@ -77,6 +77,8 @@ class Fence:
             return
         if event == "open":
             self._judge_open(arguments)
+        elif event == "ctypes.dlopen" and arguments[0] is None:
+            return  # The process itself, whose symbols are looked up.
         elif self._compiles and event in ("subprocess.Popen", "os.posix_spawn", "ctypes.dlopen"):
             if event == "ctypes.dlopen" and not self._inside(arguments[0]):
                 self.seen.append(f"{event} {arguments[:1]!r:.200}")
