@@ -129,7 +129,7 @@ def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: 
 
 
 def is_rounded(nodes: Iterable[Node]) -> bool:
-    """Does one of the ops, or of the ops of their bodies, round to few steps?"""
+    """True if one of the ops, or of the ops of their bodies, rounds to few steps."""
     return any(
         (node.op or "").startswith(QUANTIZING) or any(is_rounded(body.nodes) for _, body in node.bodies) for node in nodes
     )

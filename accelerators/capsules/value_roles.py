@@ -23,7 +23,7 @@ class Indices:
     sizes: tuple[int | None, ...] = (None,)
     """The size of the dimension, None if it is not known; for several columns one each."""
     are_written: bool = False
-    """Does an op write there? Then two that are alike make a result that is anybody's."""
+    """True if an op writes there: two writes that are alike leave a result that is anybody's."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -95,7 +95,7 @@ def _bounds(node: Node, indices: NodeEntry) -> Indices:
 
 
 def _is_parameter(node: Node, slot: int, graph: Graph) -> bool:
-    """Does the schema take integers alone there? A constant may be a parameter of an op that has no schema, an input is data."""
+    """True if the schema takes only integers there. A constant may be a parameter of an op without a schema; an input is data."""
     spec = spec_of(str(node.op), node.domain, graph.opsets.get(node.domain, 1))
     if spec is None:
         entry = node.inputs[slot]

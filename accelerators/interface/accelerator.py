@@ -235,7 +235,7 @@ class Accelerator:
     asked about once more as it was cut: what `transform` merges may have been cut apart."""
 
     loses_nothing: ClassVar[bool] = False
-    """Is `transform` known to leave out no op but those that it has computed, or that others do as well? Else a chain of ops that
+    """True if `transform` leaves out no op but those that it has computed, or that other ops take in. Else a chain of ops that
     vanishes, and that no other op can have taken in, is not supported."""
 
     isolates_itself: ClassVar[bool] = False

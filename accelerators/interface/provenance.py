@@ -53,7 +53,7 @@ def carried_back(old: Graph, new: Graph, answers: Answers, trusted: bool = False
 class _Trace:
     def __init__(self, old: Graph, new: Graph, answers: Answers, trusted: bool) -> None:
         self.trusted = trusted
-        """Is every chain that vanished known to be computed, or to be part of another op?"""
+        """True if every chain that vanished is known to be computed, or to be part of another op."""
         self.old = old
         self.new = new
         self.answers = answers
@@ -127,7 +127,7 @@ class _Trace:
         return {other for node in chain for other in self._around(node) if other not in inside}
 
     def _is_needed(self, chain: Sequence[Node]) -> bool:
-        """Is any value of the chain read outside, or returned, where no constant stands for it?"""
+        """True if a value of the chain is read outside, or returned, and no constant stands for it."""
         inside, returned = set(chain), set(self.old.outputs)
         for node in chain:
             for entry in node.outputs:
@@ -139,12 +139,12 @@ class _Trace:
         return False
 
     def _is_merged(self, node: Node) -> bool:
-        """Does the value of an equal node stand for its own?"""
+        """True if the value of an equal node stands for its own."""
         twin = self.handed.get(node)
         return twin is not None and twin.is_op and _alike(twin, node)
 
     def _is_changed(self, node: Node) -> bool:
-        """Has it become another op, or one with other attributes or constants: one that may do more than before?"""
+        """True if it became another op, or one with other attributes or constants, which may do more than before."""
         return any(
             part.name != node.name or not _alike(node, part) or not _equal_attributes(node, part) or _reads_others(node, part)
             for part in self.parts[node]
@@ -365,7 +365,7 @@ _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
 
 
 def _reads_others(old: Node, new: Node) -> bool:
-    """Does the new node read other constants than the old one?"""
+    """True if the new node reads other constants than the old one."""
     for a, b in zip(old.inputs, new.inputs):
         before, after = (None if entry is None else entry.node.value for entry in (a, b))
         if before is not after and (after is not None or before is not None):

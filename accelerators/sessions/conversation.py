@@ -38,7 +38,7 @@ class Piece:
     again: int
     """How many of them, from the first on, were read before."""
     is_whole: bool = False
-    """Are they read by the model as it is?"""
+    """True if the model as it is reads them."""
 
 
 class Session:

@@ -190,5 +190,5 @@ class Decoder:
 
 
 def _is_for_any_length(model: CompiledModel) -> bool:
-    """Is no subgraph of the model compiled for each size?"""
+    """True if no subgraph of the model is compiled for each size."""
     return all(not isinstance(unit.compiled, SpecializedSubgraph) or unit.compiled.any_size for unit in model.units)

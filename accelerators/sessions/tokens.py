@@ -88,7 +88,7 @@ def token_axes(roles: Roles) -> tuple[int | None, ...] | None:
 
 
 def _may_count(node: Node, roles: Roles) -> bool:
-    """Is it an integer for all tokens of a call, as the position of the first is? That of the next piece would be another."""
+    """True for an integer for all tokens of a call, such as the position of the first: the next piece would have another."""
     kind = node.output_types[0]
     if not isinstance(kind, TensorType) or kind.shape is None or numpy_dtype(kind.dtype).kind not in "iu":
         return False

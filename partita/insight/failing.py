@@ -21,7 +21,7 @@ MODEL, INPUTS = "{model}", "{inputs}"
 """What stands for the two files in a command."""
 
 SECONDS = 600.0
-"""How long a command may run, unless it is told otherwise."""
+"""The default time limit of a command, in seconds."""
 
 HUNG = -1000
 """The status of one that runs longer, which no process ends with."""

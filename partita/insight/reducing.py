@@ -106,7 +106,7 @@ class Timed:
     def __init__(self, fails: Fails, seconds: float) -> None:
         self.fails, self.seconds = fails, seconds
         self.hangs: bool | None = None
-        """Does the whole model hang? The first answer tells."""
+        """True if the whole model hangs: the first answer tells."""
 
     def __call__(self, graph: Graph, inputs: Mapping[str, Any]) -> bool:
         """Does it fail? It does by a hang if the whole model hangs, and by an end of the process."""

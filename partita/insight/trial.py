@@ -58,7 +58,7 @@ class Trial:
     message: str = ""
     """What the device said, where it failed."""
     hides: bool = False
-    """Is it right only because values that are rounded to few steps may be off by one?"""
+    """True if it is right only because values that are rounded to few steps may be off by one."""
 
 
 @attrs.frozen(slots=True)
@@ -259,7 +259,7 @@ def _shifted(a: Any, b: Any) -> float:
 
 
 def _hides(graph: Graph, differences: Sequence[Difference], expected: Sequence[Any], measure: Measure) -> bool:
-    """Is an error larger than what would be allowed if nothing were rounded to few steps?"""
+    """True if an error is larger than what would be allowed if nothing were rounded to few steps."""
     for entry, difference, value in zip(graph.outputs, differences, expected, strict=True):
         own = tolerance_of(entry, value, measure.precision, rounded=False)
         if own < difference.worst and (measure.tolerance is None or measure.tolerance < difference.worst):

@@ -1,4 +1,4 @@
-"""What a graph requires of the sizes of its inputs, checked once for each new set of sizes."""
+"""The requirements of a graph on the sizes of its inputs, checked once for each new set of sizes."""
 
 from __future__ import annotations
 

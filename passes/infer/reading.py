@@ -44,7 +44,7 @@ REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
 
 @attrs.frozen(slots=True)
 class Requirement:
-    """What has to hold of two sizes."""
+    """A relation that has to hold between two sizes."""
 
     left: AnySize
     relation: Literal["==", ">=", "broadcasts to", "1 or =="]
@@ -81,7 +81,7 @@ class Reading:
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
-        """What is taken for granted, beside the requirements; where it does not hold, only a reading of integers is right."""
+        """The assumptions, beside the requirements; where one does not hold, only a reading of integers is right."""
         self.is_open = False
         """True if integers in the place of the symbols would tell more."""
         self._meanings: dict[Symbol, AnySize] = {}

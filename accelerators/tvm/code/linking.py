@@ -109,7 +109,7 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
 
 
 def _has_no_room(error: Exception) -> bool:
-    """Is it the folder of temporary files that fails, not the linker?"""
+    """True if the folder of temporary files fails, and not the linker."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EIO)
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))

@@ -54,7 +54,7 @@ def _begins(node: Node, lanes: int) -> bool:
 
 
 def _is_constant(entry: NodeEntry) -> bool:
-    """Is it a constant, or one of integers whose scales run along no position?"""
+    """True for a constant, or one of integers whose scales run along no position."""
     if entry.node.value is not None:
         return True
     return is_weight(entry) and entry.node.attrs.get("axis", 1) in (0, 1) and not entry.node.attrs.get("block_size")
@@ -67,7 +67,7 @@ def _signal(entry: NodeEntry) -> tuple[Size, ...] | None:
 
 
 def _is_quantizing(node: Node) -> bool:
-    """Does the node change nothing but the element type?"""
+    """True if the node changes nothing but the element type."""
     scales = [entry for entry in node.inputs[1:] if entry is not None]
     alike = all(entry.node.value is not None and entry.node.value.size == 1 for entry in scales)
     return node.op in QUANTIZING and not node.domain and bool(scales) and alike

@@ -20,7 +20,7 @@ FEW = 16
 
 
 def is_of_patches(node: Node) -> bool:
-    """Is it such a convolution of floats, of known sizes, by a constant that sees all channels?"""
+    """True for such a convolution of floats, of static sizes, by a constant that reads all channels."""
     weight = node.inputs[1].node.value if node.op == "Conv" and not node.domain and node.inputs[1] is not None else None
     given, result = node.inputs[0].type if node.inputs[0] is not None else None, node.output_types[0]
     if weight is None or not isinstance(given, TensorType) or not isinstance(result, TensorType):

@@ -29,7 +29,7 @@ EXTRA = "tvm_runtime_extra"
 """TVM's library of functions that some kernels call by name, those that sort above all."""
 
 _CONTRIB = b"tvm.contrib."
-"""How the names of these functions begin."""
+"""The prefix of these functions' names."""
 
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""

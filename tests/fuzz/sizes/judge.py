@@ -24,7 +24,7 @@ FAILURES = ("accepted", "wrong", "refused", "raised")
 exception that is no PartitaError."""
 
 SIZES = "sizes"
-"""How the difference of two shapes or types begins."""
+"""The prefix of a difference of two shapes or types."""
 
 Answer = list[Any] | str
 """Outputs, or why there are none."""

@@ -17,7 +17,7 @@ from tests.fuzz.models.builder import typed
 from tests.fuzz.sizes.opened import Opened, Shapes
 
 FEWEST, MOST_OPS = 10, 60
-"""How many ops a network has."""
+"""The number of ops of a network."""
 
 FAR = 2**62
 
