@@ -66,7 +66,7 @@ class Anonymous:
     inputs: tuple[Any, ...]
     """The values of its inputs."""
     stays: tuple[str, ...]
-    """What of the model is still in them, because the subgraph would be another one without."""
+    """The parts of the model that they still hold, because the subgraph would be another one without."""
 
 
 def anonymous(graph: Graph, inputs: Sequence[Any] = (), seed: int = 0, keep: Sequence[str] = ()) -> Anonymous:

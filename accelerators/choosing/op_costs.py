@@ -61,7 +61,7 @@ class Measuring:
         return list(self._probed(batch, moved or {}))[: len(self.graph.outputs)]
 
     def _seen(self, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
-        """What is seen of every other input: the others are held out, and tell how far off an answer to a new one may be."""
+        """The observations of every other input: the rest is held out, and tells how far off an answer to a new one may be."""
         for batch in self.batches[::2]:
             values = list(self._probed(batch, {}))[len(self.graph.outputs) :]
             known = dict(zip(self.probe.seen, values, strict=True))

@@ -247,7 +247,7 @@ class Accelerator:
     _supports_takes_config: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whether `supports` has a third argument is settled here, once; a `query` of the class's own obeys ISOLATE too, its
+        """Find out once if `supports` has a third argument; a `query` of the class's own obeys ISOLATE too, its
         `compile` is given a value for each key, and the errors of its hooks name them."""
         super().__init_subclass__(**options)
         if "query" in cls.__dict__:

@@ -83,7 +83,7 @@ def _cache(number: int, entry: NodeEntry) -> Cache | None:
 
 
 def _last(entry: NodeEntry) -> tuple[NodeEntry, int, int] | None:
-    """What a Slice takes the last positions of, along which dimension, and how many; None for another op."""
+    """The value of which a Slice takes the last positions, the dimension, and their number; None for another op."""
     node = entry.node
     if node.op != "Slice" or node.domain or not 4 <= len(node.inputs) <= 5 or node.inputs[0] is None:
         return None
