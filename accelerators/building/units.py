@@ -188,7 +188,7 @@ def compile_unit(
 
 
 def _is_own_mistake(error: Exception, accelerator: Accelerator) -> bool:
-    """True if such an error is raised in the code of a device that is not one of ours. A library that the device calls may use it to
+    """True if such an error is raised in the code of a device that is not one of ours. A library that it calls may use it to
     say what it cannot do."""
     package = type(accelerator).__module__.partition(".")[0]
     if not isinstance(error, _MISTAKES) or package == __name__.partition(".")[0] or error.__traceback__ is None:

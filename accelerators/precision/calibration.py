@@ -30,7 +30,7 @@ STRIDE = 16
 """Thresholds are tried at every so manieth piece."""
 
 ROOM = 1.25
-"""The factor by which the range of the calibration inputs is widened: numbers of other inputs that lie beyond it would be cut off."""
+"""The factor by which the range of the calibration inputs is widened: numbers of others beyond it would be cut off."""
 
 
 def calibrated(seen: Seen, method: str = "minmax") -> dict[str, Range]:
