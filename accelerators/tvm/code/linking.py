@@ -65,6 +65,9 @@ def tools() -> Tools | None:
     """A C++ compiler, the one that CXX names before others; else the linker and compiler of the package ziglang; else a linker
     alone. None where there is nothing."""
     compiler = _compiler()
+    direct = _behind(compiler) if compiler and _ON_LINUX and not _named() else None
+    if direct is not None:
+        return direct
     if compiler:
         return Tools((*compiler, *_OPTIONS), _LIBRARIES if _ON_LINUX else (), compiler)
     if not _ON_LINUX:
@@ -76,9 +79,28 @@ def tools() -> Tools | None:
     return Tools((linker, "-shared"), (), ()) if linker else None
 
 
+def _behind(compiler: tuple[str, ...]) -> Tools | None:
+    """The linker that the compiler calls, and glibc's functions of numbers; None where these are not found. By itself it takes a
+    third of the time: the compiler starts three processes, and has the symbols of all of glibc read."""
+    linker, functions = (_said(*compiler, f"-print-{what}") for what in ("prog-name=ld", "file-name=libm.so.6"))
+    program = shutil.which(linker) if linker else None
+    if program is None or not os.path.isfile(functions):
+        return None
+    return Tools((program, "-shared", "--as-needed"), (functions,), (*compiler, "-DPARTITA_PLAIN_SYMBOLS"))
+
+
+def _said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    return "" if done.returncode else done.stdout.strip()
+
+
+def _named() -> str | None:
+    return os.environ.get("CXX") or os.environ.get("CC")
+
+
 def _compiler() -> tuple[str, ...]:
     """The command that CXX or CC names, which may hold options (`ccache g++`), or the first compiler there is; empty for none."""
-    named = os.environ.get("CXX") or os.environ.get("CC")
+    named = _named()
     if named:
         command = [named] if shutil.which(named) else shlex.split(named)
         return tuple(command) if command and shutil.which(command[0]) else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -105,6 +106,34 @@ def test_ld_alone_links(only, tmp_path) -> None:
         pytest.skip("no ld here")
     only("ld")
     assert linking.tools() is not None and linking.tools().compile == ()
+    linked_and_right(tmp_path)
+
+
+def test_the_linker_behind_a_compiler_links(only, tmp_path, monkeypatch) -> None:
+    """By itself it takes a third of the time, and functions of numbers still have the versions that the compiler would bind."""
+    tools = linking.tools()
+    if tools is None or not tools.compile or "ld" not in Path(tools.link[0]).name:
+        pytest.skip("no compiler on Linux that says what links for it")
+    linked_and_right(tmp_path)
+    (tmp_path / "both.c").write_text("float expf(float); float both(float x) { return expf(x); }")
+    command = [tools.compile[0], "-x", "c", "-fPIC", "-c", tmp_path / "both.c", "-o", tmp_path / "both.o"]
+    linking.subprocess.run(command, check=True)
+    linking.share(tmp_path / "direct.so", [tmp_path / "both.o"])
+    monkeypatch.setenv("CXX", tools.compile[0])
+    linking.tools.cache_clear()
+    assert linking.tools().link[0] == tools.compile[0], "a compiler that is named may stand for more than its linker"
+    linking.share(tmp_path / "through.so", [tmp_path / "both.o"])
+    bound = [re.findall(rb"GLIBC_[\d.]+|libm[\w.]*", (tmp_path / name).read_bytes()) for name in ("direct.so", "through.so")]
+    assert bound[0] and {*bound[0]} <= {*bound[1]}
+    linked_and_right(tmp_path)
+
+
+def test_a_compiler_that_does_not_say_what_links_is_the_linker(only, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(linking, "_said", lambda *_: "")
+    tools = linking.tools()
+    if tools is None or not tools.compile:
+        pytest.skip("no compiler here")
+    assert tools.link[0] == tools.compile[0] and "-shared" in tools.link
     linked_and_right(tmp_path)
 
 
