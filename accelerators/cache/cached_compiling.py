@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import warnings
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, BadConfig, NotSupported
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_story import CompileStory, read_work
+from accelerators.process.forking import Guard
 from graph.graph import Graph
 from graph.logs import logger
 
@@ -212,18 +213,15 @@ class _Caching:
         closest: tuple[str, ...] | None = None
         other: Key | None = None
         ops: Counter[str] = Counter()
-        for name in reversed(self.store.names()[-COMPARED:]):
-            try:
-                meta = self.store.meta(name)
-                key = Key(**meta["key"])
-            except (Damaged, OSError, KeyError, TypeError):
+        for name, version in reversed(self.store.versions()[-COMPARED:]):
+            entry = _compared(self.store, name, version)
+            if entry is None or entry.key.device != self.key.device or entry.model != self.model:
                 continue
-            similar = key.body == self.key.body or meta["subgraph"] == self.graph.name
-            if key.device != self.key.device or meta["model"] != self.model or not similar:
+            if entry.key.body != self.key.body and entry.subgraph != self.graph.name:
                 continue
-            differing = self.key.differences(key)
+            differing = self.key.differences(entry.key)
             if differing and (closest is None or len(differing) < len(closest)):
-                closest, other, ops = differing, key, Counter(meta.get("ops", ()))
+                closest, other, ops = differing, entry.key, Counter(entry.ops)
         if closest is None or other is None:
             return (), "it is the first of its kind"
         own = Counter(str(node.op) for node in self.graph.nodes if node.is_op)
@@ -231,6 +229,41 @@ class _Caching:
         return closest, "; ".join(
             changes.get(part) or _change(part, getattr(other, part), getattr(self.key, part)) for part in closest
         )
+
+
+@attrs.frozen(slots=True)
+class _Entry:
+    """An entry as others are compared with it."""
+
+    key: Key
+    model: Any
+    subgraph: Any
+    ops: tuple[Any, ...]
+
+
+_entries: OrderedDict[tuple[Path, str, tuple[int, int]], _Entry | None] = OrderedDict()
+"""The entries that were compared lately, by folder, name and version; None for one that cannot be read."""
+
+_guard = Guard()
+
+
+def _compared(store: Store, name: str, version: tuple[int, int]) -> _Entry | None:
+    """The entry, which is read once in a process."""
+    place = (store.folder, name, version)
+    with _guard.lock:
+        if place in _entries:
+            _entries.move_to_end(place)
+            return _entries[place]
+    try:
+        meta = store.meta(name)
+        entry = _Entry(Key(**meta["key"]), meta["model"], meta["subgraph"], tuple(meta.get("ops", ())))
+    except (Damaged, OSError, KeyError, TypeError):
+        entry = None
+    with _guard.lock:
+        _entries[place] = entry
+        while len(_entries) > 2 * COMPARED:
+            _entries.popitem(last=False)
+    return entry
 
 
 def _other_ops(before: Counter[str], now: Counter[str]) -> str:

@@ -19,6 +19,7 @@ from accelerators.cache.folder import private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
 from accelerators.cache.weight_files import keep_weight, read_weights, write_weights
 from accelerators.process.atomic import replacing
+from accelerators.process.forking import Guard
 from accelerators.process.regular import open_regular
 from graph.aside import PREFIX
 from graph.types import Array
@@ -37,6 +38,14 @@ LOCKS = 64
 
 STALE = 3600.0
 """Seconds after which a file that is still being written was left by a process that is gone."""
+
+PORTION = 256
+"""All files are looked at again once so small a part of the limit was written."""
+
+_unseen: dict[Path, int] = {}
+"""The bytes that this process wrote into each folder since it last looked at all files there."""
+
+_guard = Guard()
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -96,7 +105,9 @@ class Store:
         with replacing(self._entries / key, 0o600, lasting=False) as file:
             file.write(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words)
             file.write(code)
-        self.trim(keep={key, *(row[0] for row in rows)})
+        size = len(code) + sum(array.nbytes for array in weights)
+        if _is_due(self.folder, size, self.limit):
+            self.trim(keep={key, *(row[0] for row in rows)})
 
     def keep_weight(self, array: Array, digest: str) -> Array | None:
         """A weight of an entry that is going to be written, mapped from disk already; None if it stays in memory until then."""
@@ -108,7 +119,11 @@ class Store:
 
     def names(self) -> list[str]:
         """The entries, the one used last at the end."""
-        return [path.name for _, _, path in self._files(self._entries)]
+        return [name for name, _ in self.versions()]
+
+    def versions(self) -> list[tuple[str, tuple[int, int]]]:
+        """The entries in the same order, each with what changes when it is written anew."""
+        return [(name, version) for _, _, name, version in _files(self._entries)]
 
     def meta(self, key: str) -> Mapping[str, Any]:
         """The metadata of an entry, with its "bytes" and the time when it was "used". Its code is not read."""
@@ -119,13 +134,13 @@ class Store:
 
     def trim(self, keep: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         """Remove what was not used for longest until the rest is within the limit, and what dead processes left."""
-        files = sorted([*self._files(self._entries), *self._files(self._weights)], key=lambda item: item[0])
-        excess = sum(size for _, size, _ in files) - self.limit
-        for _, size, path in files:
+        files = sorted([(*file, folder) for folder in (self._entries, self._weights) for file in _files(folder)])
+        excess = sum(size for _, size, *_ in files) - self.limit
+        for _, size, name, _, folder in files:
             if excess <= 0:
                 break
-            if path.name not in keep:
-                path.unlink(missing_ok=True)
+            if name not in keep:
+                (folder / name).unlink(missing_ok=True)
                 excess -= size
 
     def clear(self) -> int:
@@ -137,20 +152,30 @@ class Store:
                     path.unlink(missing_ok=True)
         return len(names)
 
-    def _files(self, folder: Path) -> list[tuple[float, int, Path]]:
-        """Time of use, size and path, in this order, of all but folders."""
-        entries = []
-        with os.scandir(folder) as items:
-            for item in items:
-                with contextlib.suppress(FileNotFoundError):
-                    state = item.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(state.st_mode):
-                        continue
-                    if not item.name.startswith(PREFIX):
-                        entries.append((state.st_mtime, state.st_size, Path(item.path)))
-                    elif time.time() - state.st_mtime > STALE:
-                        os.unlink(item.path)
-        return sorted(entries)
+
+def _is_due(folder: Path, size: int, limit: int) -> bool:
+    """True if this process has written so much since it last looked at all files of the folder that it should again."""
+    with _guard.lock:
+        due = _unseen.get(folder, limit) + size
+        is_due = due > limit // PORTION
+        _unseen[folder] = 0 if is_due else due
+    return is_due
+
+
+def _files(folder: Path) -> list[tuple[float, int, str, tuple[int, int]]]:
+    """Time of use, size, name, and what changes when it is written anew, in this order, of all but folders."""
+    entries = []
+    with os.scandir(folder) as items:
+        for item in items:
+            with contextlib.suppress(FileNotFoundError):
+                state = item.stat(follow_symlinks=False)
+                if stat.S_ISDIR(state.st_mode):
+                    continue
+                if not item.name.startswith(PREFIX):
+                    entries.append((state.st_mtime, state.st_size, item.name, (state.st_ino, state.st_size)))
+                elif time.time() - state.st_mtime > STALE:
+                    os.unlink(item.path)
+    return sorted(entries)
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:

@@ -142,6 +142,34 @@ def test_what_was_not_used_for_longest_goes(tmp_path):
     assert sorted(store.names()) == [names[0], *names[3:]]
 
 
+def test_an_entry_is_compared_once_and_read_again_once_it_is_another(compiles, monkeypatch):
+    read = []
+    meta = Store.meta
+    monkeypatch.setattr(Store, "meta", lambda store, name: [read.append(name), meta(store, name)][1])
+    for seed in (1, 2, 3, 4):
+        run(small_net(seed=seed))
+    assert len(read) == len(set(read)) == 3
+    (newest,) = {entry.name for entry in default_folder().glob("entries/*")} - set(read)
+    read.clear()
+    path = default_folder() / "entries" / newest
+    path.write_bytes(path.read_bytes() + b"more")
+    run(small_net(seed=5))
+    run(small_net(seed=6))
+    assert len(read) == 2 and newest in read
+    assert "its weights differ" in explain().splitlines()[-1]
+
+
+def test_files_are_looked_at_again_once_much_was_written(tmp_path, monkeypatch):
+    trimmed = []
+    monkeypatch.setattr(Store, "trim", lambda store, keep: trimmed.append(keep))
+    for limit, count in ((100_000, 1), (5000, 8)):
+        trimmed.clear()
+        store = Store(tmp_path / str(limit), limit)
+        for i in range(8):
+            store.write(f"{i:064x}", {"names": []}, bytes(40), [])
+        assert len(trimmed) == count, "when this process first writes, and after each 256th of the limit"
+
+
 def test_what_dead_processes_left_goes(tmp_path):
     store = Store(tmp_path / "here")
     old, new = (tmp_path / "here" / "entries" / f".partita-{age}.part" for age in ("old", "new"))
