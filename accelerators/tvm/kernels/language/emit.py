@@ -295,6 +295,8 @@ class _Emitter:
                 self.lane = variable
             self.block(statement.body)
         self.times, self.lane = outside, lane
+        if statement.kind == "vectorized":
+            self.cells = {}
 
     def see(self, statement: statements.See) -> None:
         """TVM takes it that what it knows nothing of begins where a vector may, unless it is told."""
@@ -353,11 +355,11 @@ class _Emitter:
 
     def make_room(self, loop: statements.Loop) -> None:
         """Allocate, outside of a loop along a vector, what its statements read from memory: TVM takes what is allocated in a loop
-        for one turn's."""
+        for one turn's. Statements that read the same value share its memory."""
         for inner in loop.body:
             if isinstance(inner, (statements.Store, statements.Bind)):
                 self.plans[inner] = self.plan(inner)
-                for value in self.plans[inner]:
+                for value in (value for value in self.plans[inner] if value not in self.cells):
                     self.cells[value] = self.cell(value.type, int(self.value(loop.count)))
             if isinstance(inner, statements.Store) and inner.value.type is type_of(bfloat16):
                 if loop.variable not in dict.fromkeys(expressions.walk([inner.value])):
@@ -371,7 +373,7 @@ class _Emitter:
 
     def before(self, key: values.Value | statements.Store, kind: Type, value: Any) -> Any:
         """The value as it is read from memory, where it is put before the statement at hand."""
-        cell = self.cells.pop(key) if key in self.cells else self.cell(kind, 1)
+        cell = self.cells[key] if key in self.cells else self.cell(kind, 1)
         position = self.lane if kind.lanes == 1 else self.words.ramp(0, 1, kind.lanes)
         self.script.buffer_store(cell, value, (position,))
         return cell[position]

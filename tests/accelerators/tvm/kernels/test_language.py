@@ -311,6 +311,25 @@ def test_a_value_read_again_is_written_once() -> None:
     np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
+def test_a_value_read_again_by_two_statements_of_a_vector_is_there_for_both() -> None:
+    """The second one's memory was for one lane, allocated within the vector's loop: all lanes wrote to it, and outside."""
+    kernel = Kernel("both")
+    x, y, z = kernel.input("x", float32, (16,)), kernel.output("y", float32, (16,)), kernel.output("z", float32, (2, 16))
+    with kernel.loop(2, "i") as i, kernel.lanes(16) as lane:
+        number = x[lane]
+        for _ in range(6):
+            number = number * functions.exp(0.0 - number * number)
+        y[lane] = number
+        z[i, lane] = number + i.cast(float32)
+    given, result, other = np.linspace(-2, 2, 16).astype("float32"), np.zeros(16, "float32"), np.zeros((2, 16), "float32")
+    run(kernel, given, result, other)
+    wanted = given.astype("float64")
+    for _ in range(6):
+        wanted = wanted * np.exp(-wanted * wanted)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    np.testing.assert_allclose(other, [wanted, wanted + 1], rtol=1e-5)
+
+
 def test_what_is_read_again_under_a_condition_stays_there() -> None:
     kernel = Kernel("guarded")
     x, y = kernel.input("x", float32, (8,)), kernel.output("y", float32, (8,))
