@@ -163,6 +163,11 @@ def _slice(node: Node) -> str | None:
     return None
 
 
+def _squeeze(node: Node) -> str | None:
+    axes = node.inputs[1].node.value if _given(node, 1) else node.attrs.get("axes")  # type: ignore[union-attr]
+    return "onnxruntime removes all dimensions of size 1 where Squeeze's axes are empty" if np.size(axes) == 0 else None
+
+
 def _loss(node: Node) -> str | None:
     labels = node.inputs[1].node.value if _given(node, 1) else None  # type: ignore[union-attr]
     if labels is not None and not ((labels < 0) & (labels != node.attrs.get("ignore_index"))).any():
@@ -214,6 +219,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Shrink": _shrink,
     "Slice": _slice,
     "SoftmaxCrossEntropyLoss": _loss,
+    "Squeeze": _squeeze,
     "Upsample": resize,
 }
 

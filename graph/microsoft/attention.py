@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import numpy as np
 
 from graph.graph import Graph
@@ -33,11 +34,67 @@ def quantized(w: Writing) -> Graph:
 
 
 def of_heads(w: Writing) -> Graph:
-    """MultiHeadAttention: queries, keys and values come one by one."""
-    if w.has(8) or w.has(9):
-        raise NoBody("a cache that is written in place is not known", where=w.where)
+    """MultiHeadAttention: queries, keys and values are inputs of their own."""
+    if w.has(6) and w.has(8):
+        return _with_buffer(w, _Slots(bias=3, mask=4, added=5, past=6, length=8, beams=9))
     past = (w.input(6), w.input(7)) if w.has(6) else None
-    return w.done(*_attended(w, _parts(w), (4, 5), past))
+    return w.done(*_attended(w, _parts(w, 3), (4, 5), past))
+
+
+def of_one_token(w: Writing) -> Graph:
+    """DecoderMaskedMultiHeadAttention: the queries of one token see keys of another sequence, or a cache in one buffer."""
+    slots = _Slots(bias=10, mask=3, added=4, past=5, length=7, beams=9)
+    if w.has(slots.past):
+        if not w.attr("past_present_share_buffer", 0):
+            raise NoBody("a cache that grows is not known", where=w.where)
+        return _with_buffer(w, slots)
+    result, keys, values, scores = _attended(w, _parts(w, slots.bias), (slots.mask, None), None)
+    return w.done(result, *(w.op("Identity", part) for part in (keys, values)), scores)
+
+
+@attrs.frozen(slots=True)
+class _Slots:
+    """The inputs of an attention whose cache is one buffer: past and present have the same size."""
+
+    bias: int
+    mask: int
+    added: int
+    past: int
+    """The keys; the values follow."""
+    length: int
+    """The number of positions of the buffer that count."""
+    beams: int
+    """For each position the beam that it belongs to."""
+
+
+def _with_buffer(w: Writing, slots: _Slots) -> Graph:
+    """Attention of one new token, whose key and value are written behind those that count."""
+    if w.rank(1) != 3 or (w.type(0).shape or ())[1:2] != (1,):
+        raise NoBody("a cache in one buffer is known for one new token only", where=w.where)
+    if w.has(slots.beams) and w.has(slots.added) and (w.type(slots.added).shape or ())[:1] != (1,):
+        raise NoBody("a bias for each row of the batch is not known beside beams", where=w.where)
+    queries, *new = _parts(w, slots.bias)
+    length = w.op("Reshape", w.op("Cast", w.input(slots.length), to=7), w.array([1]))
+    old = [w.input(slots.past), w.input(slots.past + 1)]
+    present = [
+        w.op("ScatterElements", buffer, w.op("Expand", length, w.op("Shape", part)), part, axis=2)
+        for buffer, part in zip(old, new, strict=True)
+    ]
+    seen = [w.op("Slice", buffer, w.array([0]), length, w.array([2])) for buffer in old]
+    if w.has(slots.beams):
+        seen = [_of_beams(w, w.input(slots.beams), length, part) for part in seen]
+    result, _, _, scores = _attended(w, [queries, *new], (slots.mask, slots.added), (seen[0], seen[1]))
+    return w.done(result, *present, scores)
+
+
+def _of_beams(w: Writing, beams: NodeEntry, length: NodeEntry, past: NodeEntry) -> NodeEntry:
+    """For each beam the keys or values of the beams that its positions belong to."""
+    used = w.op("Slice", w.op("Cast", beams, to=7), w.array([0]), length, w.array([2]))
+    whole = w.op("Shape", past)
+    rest = w.op("Slice", whole, w.array([1]), w.array([4]))
+    apart = w.op("Concat", w.op("Slice", w.op("Shape", beams), w.array([0]), w.array([2])), rest, axis=0)
+    indices = w.op("Expand", w.op("Unsqueeze", used, w.array([2, 4])), apart)
+    return w.op("Reshape", w.op("GatherElements", w.op("Reshape", past, apart), indices, axis=1), whole)
 
 
 def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: int | None) -> Graph:
@@ -50,34 +107,34 @@ def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: 
     parts = w.ops("Split", 3, product, w.array(sizes), axis=2)
     given = [_with_heads(w, part, heads) for part in parts]
     old = [w.op("Gather", w.input(past), w.array(i), axis=0) for i in range(2)] if w.has(past) else []
-    result, keys, values = _attended(w, given, (mask, bias), (old[0], old[1]) if old else None)
+    result, keys, values, _ = _attended(w, given, (mask, bias), (old[0], old[1]) if old else None)
     if len(w.node.output_names) == 1:
         return w.done(result)
     both = [w.op("Unsqueeze", part, w.array([0])) for part in (keys, values)]
     return w.done(result, w.op("Concat", *both, axis=0))
 
 
-def _parts(w: Writing) -> list[NodeEntry]:
-    """Queries, keys and values as [batch, heads, rows, size], with their bias."""
+def _parts(w: Writing, bias: int) -> list[NodeEntry]:
+    """Queries, keys and values as [batch, heads, rows, size], with their bias, which is the input of that number."""
     heads = _head_count(w)
     if w.rank(0) != 3 or not w.has(1) or not w.has(2):
         raise NoBody("queries, keys and values that are one value are not known", where=w.where)
     if w.rank(1) == 4:  # those of another sequence, whose bias, if any, they have already
         queries = _in_heads(w, w.input(0), heads)
-        queries = w.op("Add", queries, _biases(w, heads)[0]) if w.has(3) else queries
+        queries = w.op("Add", queries, _biases(w, bias, heads)[0]) if w.has(bias) else queries
         return [w.transposed(queries, HEADS_FIRST), w.input(1), w.input(2)]
     given = [_in_heads(w, w.input(i), heads) for i in range(3)]
-    if w.has(3):
-        given = [w.op("Add", part, bias) for part, bias in zip(given, _biases(w, heads), strict=True)]
+    if w.has(bias):
+        given = [w.op("Add", part, added) for part, added in zip(given, _biases(w, bias, heads), strict=True)]
     return [w.transposed(part, HEADS_FIRST) for part in given]
 
 
-def _biases(w: Writing, heads: int) -> list[NodeEntry]:
+def _biases(w: Writing, i: int, heads: int) -> list[NodeEntry]:
     """The bias of queries, keys and values, as [heads, size]."""
-    total, width = w.type(3).shape, heads * _head_size(w)
+    total, width = w.type(i).shape, heads * _head_size(w)
     if total is None or not isinstance(total[0], int):
         raise NotYet("the size of its bias is unknown", where=w.where)
-    parts = w.ops("Split", 3, w.input(3), w.array([width, width, total[0] - 2 * width]), axis=0)
+    parts = w.ops("Split", 3, w.input(i), w.array([width, width, total[0] - 2 * width]), axis=0)
     return [w.op("Reshape", part, w.array([heads, -1])) for part in parts]
 
 
@@ -92,8 +149,8 @@ def _with_heads(w: Writing, x: NodeEntry, heads: int) -> NodeEntry:
 
 def _attended(
     w: Writing, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None
-) -> tuple[NodeEntry, NodeEntry, NodeEntry]:
-    """What the queries make of the values, [batch, rows, heads times size], and all keys and values.
+) -> tuple[NodeEntry, NodeEntry, NodeEntry, NodeEntry]:
+    """What the queries make of the values, [batch, rows, heads times size], all keys and values, and the scores.
 
     `added` are the inputs that a mask and a bias of the scores are in."""
     queries, keys, values = given
@@ -107,7 +164,7 @@ def _attended(
     for addend in (filtered, w.input(bias) if bias is not None and w.has(bias) else None):
         scores = scores if addend is None else w.op("Add", scores, addend)
     seen = w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
-    return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, -1])), keys, values
+    return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, -1])), keys, values, scores
 
 
 def _scale(w: Writing) -> NodeEntry:
@@ -128,7 +185,7 @@ def _head_size(w: Writing) -> int:
     heads, sizes = _head_count(w), w.attr("qkv_hidden_sizes", ())
     if sizes:
         return int(sizes[0]) // heads
-    by_one_product = w.node.op != "MultiHeadAttention"
+    by_one_product = w.node.op in ("Attention", "QAttention")
     shape = w.type(1 if by_one_product else 0).shape
     if shape is None or not isinstance(shape[-1], int):
         raise NotYet("the size of its heads is unknown", where=w.where)

@@ -9,6 +9,10 @@ import numpy as np
 from graph.graph import Graph
 from graph.microsoft.writing import NoBody, Writing
 from graph.node import NodeEntry
+from graph.protos import DTYPE_NUMBERS
+
+HALVES = ("float16", "bfloat16")
+"""Types of two bytes."""
 
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 """The attributes that a convolution shares with its fused form."""
@@ -87,19 +91,36 @@ def quick_gelu(w: Writing) -> Graph:
 
 def skip_layer_norm(w: Writing) -> Graph:
     """SkipLayerNormalization: the sum of two values and a bias, and its norm."""
-    summed = w.op("Add", w.input(0), w.input(1))
-    summed = w.op("Add", summed, w.input(4)) if w.has(4) else summed
-    return _normed(w, summed, w.input(2), w.input(3) if w.has(3) else None, 1e-12)
+    summed = _summed(w, 4)
+    scales = [_wide(w, i) if w.has(i) else None for i in (2, 3)]
+    result, *rest = w.ops("LayerNormalization", 3, summed, *scales, epsilon=float(w.attr("epsilon", 1e-12)), axis=-1)
+    return w.done(_narrow(w, result), *rest, _narrow(w, summed)) if len(w.node.output_names) > 1 else w.done(_narrow(w, result))
 
 
 def simplified_skip_layer_norm(w: Writing) -> Graph:
     """SkipSimplifiedLayerNormalization: the sum of two values and a bias, divided by the root of its mean square."""
-    summed = w.op("Add", w.input(0), w.input(1))
-    summed = w.op("Add", summed, w.input(3)) if w.has(3) else summed
+    summed = _summed(w, 3)
     mean = w.op("ReduceMean", w.op("Mul", summed, summed), w.array([-1]), keepdims=1)
-    root = w.op("Sqrt", w.op("Add", mean, w.like(0, float(w.attr("epsilon", 1e-5)))))
-    result = w.op("Mul", w.op("Div", summed, root), w.input(2))
-    return w.done(result, w.op("Identity", mean), w.op("Reciprocal", root), summed)
+    epsilon = w.array(float(w.attr("epsilon", 1e-5)), "float64" if w.type(0).dtype == "float64" else "float32")
+    root = w.op("Sqrt", w.op("Add", mean, epsilon))
+    result = _narrow(w, w.op("Mul", w.op("Div", summed, root), _wide(w, 2)))
+    return w.done(result, w.op("Identity", mean), w.op("Reciprocal", root), _narrow(w, summed))
+
+
+def _summed(w: Writing, bias: int) -> NodeEntry:
+    """The sum of the first two inputs and a bias, of which halves are summed in float32: a square of 300 is none of theirs."""
+    total = w.op("Add", _wide(w, 0), _wide(w, 1))
+    return w.op("Add", total, _wide(w, bias)) if w.has(bias) else total
+
+
+def _wide(w: Writing, i: int) -> NodeEntry:
+    """An input, of a type of two bytes in float32."""
+    return w.op("Cast", w.input(i), to=1) if w.type(i).dtype in HALVES else w.input(i)
+
+
+def _narrow(w: Writing, x: NodeEntry) -> NodeEntry:
+    """A result in the type of the first input."""
+    return w.op("Cast", x, to=DTYPE_NUMBERS[w.type(0).dtype]) if w.type(0).dtype in HALVES else x
 
 
 def embed_layer_norm(w: Writing) -> Graph:
@@ -125,8 +146,3 @@ def embed_layer_norm(w: Writing) -> Graph:
         rows = w.op("Gather", w.op("Shape", w.input(0)), w.array([0]))
         mask = w.op("Expand", w.array(0, np.int32), rows)
     return w.done(normed, mask, summed)
-
-
-def _normed(w: Writing, x: NodeEntry, gamma: NodeEntry, beta: NodeEntry | None, epsilon: float) -> Graph:
-    mean_and_all = w.ops("LayerNormalization", 3, x, gamma, beta, epsilon=float(w.attr("epsilon", epsilon)), axis=-1)
-    return w.done(*mean_and_all, x) if len(w.node.output_names) > 1 else w.done(mean_and_all[0])

@@ -42,6 +42,7 @@ _CONV = "activation activation_params auto_pad dilations group kernel_shape pads
 _GEMM = "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"
 _TURNED = "alpha transA transB transBatchA transBatchB"
 _ATTENTION = "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"
+_MASKED = "mask_filter_value num_heads scale"
 _GROUPED = (
     "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads qk_norm_epsilon qk_output"
     " rotary_interleaved scale sliding_window_cache smooth_softmax softcap v_quant_type"
@@ -79,7 +80,8 @@ _MEANINGS = {
     "SkipSimplifiedLayerNormalization": _known(fused.simplified_skip_layer_norm, 18, "epsilon"),
     "Attention": _known(attention.attention, 14, f"{_ATTENTION} qkv_hidden_sizes rotary_embedding_dim"),
     "QAttention": _known(attention.quantized, 14, _ATTENTION),
-    "MultiHeadAttention": _known(attention.of_heads, 14, "mask_filter_value num_heads scale unidirectional"),
+    "MultiHeadAttention": _known(attention.of_heads, 14, f"{_MASKED} unidirectional"),
+    "DecoderMaskedMultiHeadAttention": _known(attention.of_one_token, 14, f"{_MASKED} output_qk past_present_share_buffer"),
     "GroupQueryAttention": _known(grouped.attention, 13, _GROUPED, grouped.attention_types),
     "RotaryEmbedding": _known(grouped.rotary, 13, "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
     "DynamicQuantizeLSTM": _known(recurrent.lstm, 14, _LSTM),

@@ -47,7 +47,7 @@ def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode:
 
 
 def _text(x: np.ndarray) -> np.ndarray:
-    """Numbers as the shortest text that reads back."""
+    """Numbers as the shortest text that reads back; True is 1."""
     if x.dtype.kind == "O":
         return x
-    return x.astype(np.str_).astype(object)
+    return (x.astype(np.int8) if x.dtype == bool else x).astype(np.str_).astype(object)

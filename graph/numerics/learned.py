@@ -1,4 +1,4 @@
-"""Ops of ai.onnx.ml: LabelEncoder, ZipMap, and tree ensembles whose numbers stand in tensors."""
+"""Ops of ai.onnx.ml: encoders, vectorizers, linear classifiers, and tree ensembles whose numbers stand in tensors."""
 
 from __future__ import annotations
 
@@ -101,3 +101,25 @@ def tree_ensemble(x: np.ndarray, *, op: str, version: int, n_outputs: int, **att
     kind: Any = TreeEnsembleClassifier if op == "TreeEnsembleClassifier" else TreeEnsembleRegressor
     results = kind._run(kind.__new__(kind), x, **{**plain, "nodes_missing_value_tracks_true": tracks})
     return tuple([y.astype(np.float32) if y.dtype == np.float64 else y for y in results])
+
+
+@numerics("FeatureVectorizer", domain=DOMAIN, why=fails("for inputs of more than two dimensions"))
+def side_by_side(*inputs: np.ndarray, inputdimensions: Sequence[int] = ()) -> np.ndarray:
+    """The rows of all inputs side by side, each input's cut or filled with zeros to the length that is stated for it."""
+    rows = [x.reshape(x.shape[0] if x.ndim > 1 else 1, -1).astype(np.float32) for x in inputs]
+    lengths = [*inputdimensions] or [x.shape[1] for x in rows]
+    parts = [np.pad(x[:, :length], [(0, 0), (0, max(0, length - x.shape[1]))]) for x, length in zip(rows, lengths, strict=True)]
+    return np.concatenate(parts, axis=1)
+
+
+@numerics(
+    "LinearClassifier", domain=DOMAIN, wants=("op", "version", "n_outputs"), why=fails("where there are too many coefficients"),
+)
+def linear_classifier(
+    x: np.ndarray, *, op: str, version: int, n_outputs: int, coefficients: Sequence[float], **attributes: Any
+) -> Any:
+    """The classifier with as many coefficients as its classes and features need."""
+    labels = attributes.get("classlabels_strings") or attributes.get("classlabels_ints") or ()
+    count = len(attributes.get("intercepts") or labels) * x.shape[-1]
+    used = [*coefficients][: count or None]
+    return fallback.run(op, [x], {**attributes, "coefficients": used}, DOMAIN, version, n_outputs)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from graph.build import variable
 from graph.errors import TypeMismatch
 from graph.graph import Graph
 from graph.node import Node
+from graph.single import graph_of_node
 from graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
-from graph.types import TensorType
+from graph.types import TensorType, Type
 from passes.infer.reading import REMEDY, Reading, Requirement
 
 KEPT = 4096
@@ -87,6 +89,26 @@ class Contract:
 def require_agreement(graph: Graph) -> None:
     """TypeMismatch where the static sizes of a graph contradict each other, a constant, an index or an attribute."""
     Reading(graph, [_symbolic(node) for node in graph.inputs])
+
+
+def contracted_types(node: Node, inputs: Sequence[Type | None], opsets: Mapping[str, int]) -> Sequence[Type | None]:
+    """The type of an Einsum by its rule: ONNX's inference takes a letter's size from the first input that has the letter,
+    which is wrong if that size is 1 and another input's is not."""
+    types = dict(zip(node.inputs, inputs, strict=False))
+    bare = node.evolve(output_types=(None,) * len(node.output_names))
+    graph = graph_of_node(bare, opsets, lambda entry, number: variable(f"x{number}", type=types[entry])[0])
+    known = [kind for kind in inputs if isinstance(kind, TensorType)]
+    if not known:
+        return ()
+    sizes = Reading(graph, [_symbolic(one) for one in graph.inputs]).sizes(graph.outputs[0])
+    names = {size for kind in known for size in kind.shape or () if isinstance(size, str)}
+    dims = None if sizes is None else tuple([s if isinstance(s, int) or s in names else None for s in map(_plain, sizes)])
+    return (TensorType(known[0].dtype, dims),)
+
+
+def _plain(size: AnySize) -> int | str:
+    """The size, or the name of the symbol that it is."""
+    return size if isinstance(size, int) else str(size)
 
 
 def _symbolic(node: Node) -> Sizes | None:

@@ -55,20 +55,26 @@ def gemm(c: Context) -> Sequence[Sizes]:
 
 @rule("Einsum")
 def einsum(c: Context) -> Sequence[Sizes]:
-    equation = str(c.attribute("equation", "")).replace(" ", "")
-    if "." in equation:
-        raise Unknown("an ellipsis")
+    equation = str(c.attribute("equation", "")).replace(" ", "").replace("...", ".")
     inputs, arrow, output = equation.partition("->")
     terms, shapes = inputs.split(","), c.shapes()
     c.equal(len(terms), len(shapes), "the terms of the equation and the inputs")
     sizes: dict[str, AnySize] = {}
+    batches: list[Sizes] = []
     for letters, shape in zip(terms, shapes, strict=True):
-        c.equal(len(letters), len(shape), "the letters of a term and the rank of its input")
-        for letter, size in zip(letters, shape, strict=True):
+        before, dots, after = letters.partition(".")
+        count = len(before) + len(after)
+        (c.at_least if dots else c.equal)(len(shape), count, "the rank of an input and the letters of its term")
+        end = len(shape) - len(after)
+        if dots:
+            batches.append(shape[len(before) : end])
+        for letter, size in zip(before + after, (*shape[: len(before)], *shape[end:]), strict=True):
             sizes[letter] = c.broadcast([(sizes[letter],), (size,)], f"the sizes of {letter!r}")[0] if letter in sizes else size
-    letters = "".join(terms)
-    wanted = output if arrow else "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-    return [tuple([sizes[letter] for letter in wanted])]
+    letters = "".join(terms).replace(".", "")
+    wanted = output if arrow else "." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    before, _, after = wanted.partition(".")
+    batch = c.broadcast(batches, "the sizes that stand for the dots") if "." in wanted else ()
+    return [(*[sizes[letter] for letter in before], *batch, *[sizes[letter] for letter in after])]
 
 
 def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, after: int) -> AnySize:

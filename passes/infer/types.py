@@ -297,12 +297,15 @@ class _Inference:
             or is_miscounted(node)
             or is_rounded(node)
             or is_uncounted(node)
+            or (node.op == "Einsum" and not node.domain)
             or custom_op(node.op, node.domain) is not None
             or is_known(node)
         )
 
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
+        from passes.infer.contract import contracted_types
+
         node = self.hidden[key]
         where = f"node {node.name!r} ({node.op})"
         try:
@@ -316,6 +319,8 @@ class _Inference:
                 return resized_types(node, inputs)
             if is_uncounted(node):
                 return attention_types(node, inputs)
+            if node.op == "Einsum" and not node.domain:
+                return contracted_types(node, inputs, self.opsets)
             mine = custom_op(node.op, node.domain)
             return _by_body(node, inputs) if mine is None else mine.infer(inputs, node.attrs, len(node.output_names))
         except DeclaredMismatch:

@@ -231,6 +231,26 @@ ATTENTION = [
 ]
 """Attention, whole."""
 
+_TOKEN = [_numbers(2, 1, 8) for _ in range(3)]
+_BUFFER = [_numbers(2, 2, 6, 4) for _ in range(2)]
+_OF_BEAMS = np.array([[[0, 1, 1, 9, 9, 9], [1, 0, 1, 9, 9, 9]]], np.int32)
+"""Two beams; the numbers of positions that do not count are of no beam."""
+_KEPT = np.array([[1, 0, 1, 1], [1, 1, 1, 0]], np.int32)
+_THREE, _TWO = (np.array([3], np.int32),), (np.array([2], np.int32),)
+_BUFFERED = {"num_heads": 2, "past_present_share_buffer": 1}
+
+MASKED = [
+    Case("DecoderMaskedMultiHeadAttention", [_TOKEN[0], _numbers(2, 2, 4, 4), _numbers(2, 2, 4, 4), _KEPT], _HEADS),
+    Case("DecoderMaskedMultiHeadAttention", [_TOKEN[0], *[_numbers(2, 2, 4, 4)] * 2, *[None] * 7, _QKV_BIAS], _HEADS),
+    Case("DecoderMaskedMultiHeadAttention", [*_TOKEN, _KEPT, None, *_BUFFER, _THREE, None, None, _QKV_BIAS], _BUFFERED, 3),
+    Case("DecoderMaskedMultiHeadAttention", [*_TOKEN, None, _numbers(2, 2, 1, 4), *_BUFFER, _THREE],
+         {**_BUFFERED, "scale": 0.3}, 3),
+    Case("DecoderMaskedMultiHeadAttention", [*_TOKEN, _KEPT, _numbers(1, 2, 1, 4), *_BUFFER, _THREE, _TWO, _OF_BEAMS],
+         _BUFFERED, 3),
+    Case("MultiHeadAttention", [*_TOKEN, _QKV_BIAS, _KEPT, None, *_BUFFER, _THREE, _OF_BEAMS], _HEADS, 3),
+]
+"""Attention of one token to a cache in one buffer, or to another sequence."""
+
 _ANGLES = RANDOM.random((16, 8)) * 3
 _TABLES = [(np.cos(_ANGLES).astype(np.float32),), (np.sin(_ANGLES).astype(np.float32),)]
 _QUARTERS = [(table[0][:, :4].copy(),) for table in _TABLES]
@@ -273,4 +293,4 @@ GROUPED = [
 SHARED = Case("GroupQueryAttention", [*_cached(1, 1, 6, [4])[:6], np.array(4, np.int32)], _GROUPS, 3)
 """A cache in one buffer of six positions: present is as long as past, which onnxruntime takes from its last input's value."""
 
-ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED]
+ALL = [*LINEAR, *PRODUCTS, *BLOCKED, *FUSED, *ATTENTION, *GROUPED, *MASKED]

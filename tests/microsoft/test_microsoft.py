@@ -12,7 +12,7 @@ import pytest
 
 import partita as pt
 from graph.microsoft.table import _MEANINGS
-from tests.microsoft.nodes import ALL, GROUPED, RANDOM, SHARED, Case
+from tests.microsoft.nodes import ALL, GROUPED, MASKED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]
 
@@ -230,3 +230,45 @@ def test_a_user_s_own_op_of_that_name_wins():
         assert (result == 2).all()
     finally:
         pt.unregister_op("QuickGelu", "com.microsoft")
+
+
+@pytest.mark.parametrize("case", MASKED[2:], ids=lambda case: case.op)
+def test_the_length_of_a_buffer_that_comes_with_the_call(case: Case):
+    inputs = [given[0] if isinstance(given, tuple) else given for given in case.inputs]
+    case = attrs.evolve(case, inputs=inputs)
+    _agree(list(pt.compile(pt.load(case.model()), "HETERO:cpu,reference")(case.feeds)), _theirs(case.model(), case.feeds))
+
+
+def test_a_buffer_that_is_full_is_an_error():
+    case = attrs.evolve(MASKED[3], inputs=[(np.array([6], np.int32),) if i == 7 else x for i, x in enumerate(MASKED[3].inputs)])
+    for device in ("reference", "cpu"):
+        with pytest.raises(pt.PartitaError):
+            pt.compile(pt.load(case.model()), device)(case.feeds)
+
+
+@pytest.mark.parametrize("scores", [MASKED[0], MASKED[3]], ids=["another sequence", "buffer"])
+def test_the_scores_of_one_token(scores: Case):
+    case = attrs.evolve(scores, attributes={**scores.attributes, "output_qk": 1}, outputs=4)
+    model = case.model()
+    if scores is MASKED[0]:
+        model.graph.node[0].output[1] = model.graph.node[0].output[2] = ""
+        del model.graph.output[1:3]
+    model.graph.output[-1].type.tensor_type.elem_type = 1
+    _agree(list(pt.compile(pt.load(model), "reference")(case.feeds)), _theirs(model, case.feeds))
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("op", ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization"])
+def test_norms_of_halves_whose_squares_are_none(op: str, device: str):
+    """As optimized decoders have them: the second and the third result are not asked for, and have no name."""
+    random = np.random.default_rng(7)
+    inputs = [(random.standard_normal((1, 2, 8)) * 300).astype(np.float16) for _ in range(2)]
+    case = Case(op, [*inputs, (np.ones(8, np.float16),)], {"epsilon": 1e-5}, 4)
+    model = case.model()
+    model.graph.node[0].output[1] = model.graph.node[0].output[2] = ""
+    del model.graph.output[1:3]
+    compiled = pt.compile(pt.load(model), device)
+    for result, want in zip(compiled(case.feeds), _theirs(model, case.feeds), strict=True):
+        assert result.dtype == np.float16
+        np.testing.assert_allclose(result.astype("f"), want.astype("f"), rtol=2e-3)
+    assert device == "reference" or [kernel.schedule for kernel in compiled.kernels()] == ["rows"]

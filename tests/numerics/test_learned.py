@@ -25,7 +25,7 @@ def check(model: onnx.ModelProto, feed: dict[str, Any], device: str = "reference
         if wanted.dtype == object:
             assert result.tolist() == wanted.tolist()
         else:
-            np.testing.assert_allclose(result, wanted, rtol=1e-6)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-7)
 
 
 def learned(op: str, x: np.ndarray, version: int, results: list[int], **attributes: Any) -> onnx.ModelProto:
@@ -62,6 +62,28 @@ LABELS: dict[str, tuple[np.ndarray, int, int, dict[str, Any]]] = {
 def test_label_encoders(case: str) -> None:
     x, version, result, attributes = LABELS[case]
     check(learned("LabelEncoder", x, version, [result], **attributes), {"x": x})
+
+
+def test_vectors_of_features() -> None:
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 1, 3), np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)]
+    names = ["a", "b", "c"]
+    node = helper.make_node("FeatureVectorizer", names, ["y"], domain="ai.onnx.ml", inputdimensions=[3, 1, 2])
+    infos = [helper.make_tensor_value_info(name, 1, array.shape) for name, array in zip(names, arrays, strict=True)]
+    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", 1, None)])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 1)]
+    check(helper.make_model(graph, opset_imports=opsets, ir_version=8), dict(zip(names, arrays, strict=True)))
+
+
+def test_a_linear_classifier_with_more_coefficients_than_it_needs() -> None:
+    numbers = [0.4, 1.4, -2.1, -1.0, 0.6, -1.7, 0.5, -1.4, -1.7, -1.2, 2.2, 2.4]
+    x = np.array([[1.0, 2.0], [-0.5, 0.25], [3.0, -1.0]], np.float32)
+    attributes = {"coefficients": numbers, "intercepts": [0.25, 0.5, -1.0], "classlabels_ints": [0, 1, 2]}
+    check(learned("LinearClassifier", x, 1, [7, 1], post_transform="LOGISTIC", **attributes), {"x": x})
+
+
+def test_truths_as_text_and_back() -> None:
+    proto = model("g (bool[2] x) => (string[2] t, int8[2] y) { t = Cast <to = 8> (x) y = Cast <to = 3> (t) }")
+    check(proto, {"x": np.array([True, False])})
 
 
 @pytest.mark.parametrize("labels", [{"classlabels_strings": ["a", "b"]}, {"classlabels_int64s": [5, 3]}])

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import partita as pt
 from graph.errors import PartitaError, ReadError
@@ -130,6 +130,45 @@ def test_domains_that_are_not_imported_or_twice(opsets: str, note: str | None) -
             pt.load(proto, strict=True)
 
 
+def test_of_an_opset_that_is_imported_in_two_versions_the_last_is_taken() -> None:
+    text = "g (float[1, 2] x) => (float[2] y) { y = Squeeze <axes = [0]> (x) }"
+    graph = pt.load(model(text, '"" : 13, "ai.onnx" : 11'))
+    assert graph.attrs["notes"] == ("g: the opset of domain 'ai.onnx' is imported in versions 13 and 11; the last is taken",)
+    assert pt.compile(graph, "reference")(np.ones((1, 2), np.float32))[0].shape == (2,)
+    with pytest.raises(ReadError, match="in versions 13 and 11"):
+        pt.load(model(text, '"" : 13, "" : 11'), strict=True)
+    with pytest.raises(ReadError, match="axes"):
+        pt.load(model(text, '"" : 11, "" : 13'))
+
+
+@pytest.mark.parametrize("device", ["reference", "HETERO:cpu,reference"])
+def test_a_loop_whose_body_declares_vectors(device: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    proto = model("""g (float[3, 2] x, int64 n) => (float[2] y) <float[2] zero = {0, 0}, bool true = {1}> {
+      y = Loop (n, true, zero) <body = b (int64[1] i, bool ci, float[2] t) => (bool co, float[2] to) {
+        co = Identity (ci)  k = Squeeze <axes = [0]> (i)  row = Gather <axis = 0> (x, k)  to = Add (t, row) }> }""", '"" : 11')
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    feeds = {"x": x, "n": np.array(2)}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    graph = pt.load(proto)
+    result = pt.compile(graph, device)(feeds)[0]
+    np.testing.assert_array_equal(result, session.run(None, feeds)[0])
+    assert "the body declares 'i' as a vector, and a Loop gives a scalar" in graph.attrs["notes"][0]
+    with pytest.raises(ReadError, match="the body declares 'i' as a vector"):
+        pt.load(proto, strict=True)
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "SimplifiedLayerNormalization"])
+def test_an_older_norm_has_the_type_of_its_scale(op: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    proto = model(f"g (float16[2, 4] x, float[4] w) => (float[2, 4] y) {{ a = Neg (x) y = {op} (a, w) }}", '"" : 12')
+    arrays = {"x": np.arange(8).reshape(2, 4).astype(np.float16), "w": np.arange(4, dtype=np.float32)}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    result = pt.compile(pt.load(proto), "reference")(arrays)[0]
+    assert result.dtype == np.float32
+    assert_close(result, session.run(None, arrays)[0], rtol=1e-3)
+
+
 def test_an_op_that_a_version_has_withdrawn_is_read_with_a_note() -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     proto = model("""g (float[2, 4, 3] x, float[2] s, float[2] b) => (float[2, 4, 3] y) {
@@ -143,3 +182,55 @@ def test_an_op_that_a_version_has_withdrawn_is_read_with_a_note() -> None:
     graph = pt.load(proto)
     assert "is withdrawn" in graph.attrs["notes"][0]
     assert_close(pt.compile(graph, "HETERO:cpu,reference")(*arrays)[0], wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("constant", ["starts ends axes", "axes", ""])
+@pytest.mark.parametrize("device", ["reference", "HETERO:cpu,reference"])
+def test_dynamic_slice_is_read_as_onnxruntime_reads_it(constant: str, device: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if "cpu" in device:
+        pytest.importorskip("tvm")
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    bounds = {"starts": [-2, 1], "ends": [2**31 - 1, -1], "axes": [-1, 1]}
+    names = [name for name in bounds if name != "axes" or constant]
+    arrays = {"x": x} | {name: np.array(bounds[name], np.int32) for name in names}
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in arrays.items()]
+    graph = helper.make_graph(
+        [helper.make_node("DynamicSlice", list(arrays), ["y"])], "g",
+        [info for info in infos if info.name not in constant.split()], [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(arrays[name], name) for name in constant.split()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=7)
+    feeds = {name: array for name, array in arrays.items() if name not in constant.split()}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(pt.compile(pt.load(proto), device)(feeds)[0], session.run(None, feeds)[0])
+    del proto.opset_import[0]
+    proto.opset_import.extend([helper.make_opsetid("", 8)])
+    if len(names) > len(constant.split()):
+        with pytest.raises(ReadError, match="the bounds of DynamicSlice follow from other values"):
+            pt.load(proto)
+
+
+def test_axes_of_a_squeeze_that_are_empty_are_all_of_size_1() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = np.ones((3, 1, 5, 1), np.float32)
+    by_input = model("g (float[3, 1, 5, 1] x) => (y) <int64[0] axes = {}> { y = Squeeze (x, axes) }")
+    by_attribute = model("g (float[3, 1, 5, 1] x) => (y) { y = Squeeze <axes = [1]> (x) }", '"" : 11')
+    del by_attribute.graph.node[0].attribute[0].ints[:]
+    for proto in (by_input, by_attribute):
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        assert session.run(None, {"x": x})[0].shape == (3, 5)
+        graph = pt.load(proto)
+        assert pt.apply_pass(graph, "InferShape").outputs[0].type.shape == (3, 5)  # type: ignore[union-attr]
+        assert pt.compile(graph, "reference")(x)[0].shape == (3, 5)
+        assert "its axes are given and empty; all dimensions of size 1 are removed" in graph.attrs["notes"][0]
+        with pytest.raises(ReadError, match="its axes are given and empty"):
+            pt.load(proto, strict=True)
+
+
+def test_a_squeeze_that_is_made_with_empty_axes_is_not_for_onnxruntime() -> None:
+    pytest.importorskip("onnxruntime")
+    graph = pt.Graph([pt.op("Squeeze", pt.variable("x", "float32", (1, 2)), pt.constant(np.zeros(0, np.int64)), name="y")])
+    placement = pt.query(graph, "HETERO:onnxruntime,reference")
+    assert placement["y"] == "reference"
+    assert "where Squeeze's axes are empty" in placement.why("y")

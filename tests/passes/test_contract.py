@@ -249,3 +249,15 @@ def test_node_tests_of_onnx_are_never_refused() -> None:
                 assert sizes == array.shape, case.name
                 compared += 1
     assert compared > 800
+
+
+@pytest.mark.parametrize("equation", ["bik,bkj->bij", "...ik,...kj->...ij", "...ik,...kj", "bik,bkj"])
+def test_a_letter_of_an_einsum_that_is_1_first_and_more_later(equation: str) -> None:
+    left, right = pt.variable("l", "float32", (1, 3, 2)), pt.variable("r", "float32", ("B", 1, 4))
+    graph = pt.Graph([pt.op("Einsum", left, right, equation=equation, name="y")])
+    shape = {"bik,bkj": (3, 4)}.get(equation, ("B", 3, 4))
+    assert pt.apply_pass(graph, "InferShape").outputs[0].type.shape == (shape[-2:] if equation == "bik,bkj" else shape)
+    arrays = [np.arange(6, dtype=np.float32).reshape(1, 3, 2), np.ones((2, 1, 4), np.float32)]
+    for device in ("reference", "HETERO:cpu,reference"):
+        result = pt.compile(graph, device)(*arrays)[0]
+        np.testing.assert_allclose(result, np.einsum(equation, np.repeat(arrays[0], 2, 0), np.repeat(arrays[1], 2, 1)))

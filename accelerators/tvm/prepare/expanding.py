@@ -38,8 +38,8 @@ def has_function(node: Node, graph: Graph) -> bool:
 
 def expanded(node: Node, graph: Graph) -> Node | None:
     """A call of the op's body that replaces the node; None if there is no body for this opset and these inputs."""
-    if not all(node.output_names):
-        return None
+    if not all(node.output_names):  # The body makes those too that nobody reads.
+        node = node.evolve(output_names=tuple([name or f"{node.name}_{i}" for i, name in enumerate(node.output_names)]))
     try:
         body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
     except NoBody:

@@ -148,7 +148,8 @@ def _all_supported(node: Node, graph: Graph, supports: Supports, depth: int) -> 
     parts = expanded(next(n for n in single.nodes if n.is_op), single)
     if parts is None:
         return False
-    whole = _settled(inline_calls(Graph(list(parts.outputs), single.inputs, "parts", graph.opsets)))
+    outputs = [entry for entry, name in zip(parts.outputs, node.output_names, strict=True) if name]
+    whole = _settled(inline_calls(Graph(outputs, single.inputs, "parts", graph.opsets)))
     for part in whole.nodes:
         if part.is_op and supports(part, whole) is not True:
             if depth <= 1 or not has_function(part, whole) or not _all_supported(part, whole, supports, depth - 1):

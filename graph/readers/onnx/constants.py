@@ -24,7 +24,7 @@ def constant_value(
     """The array of a Constant node; a sparse one as a dense array."""
     where = reading.where(node)
     for attribute in node.attribute:
-        if attribute.name == "sparse_value" and attribute.type == _SPARSE_TENSOR:
+        if attribute.name in ("sparse_value", "value") and attribute.type == _SPARSE_TENSOR:
             return read_dense(attribute.sparse_tensor, reading.folder, where)
     attributes = read_attributes(reading, node, spec, params, no_body)
     if len(attributes) != 1:

@@ -46,7 +46,7 @@ class Function:
         """The function's title in messages."""
         for name in (proto.name, proto.domain, *proto.input, *proto.output, *proto.attribute):
             utf8(name, self.title)
-        self.opsets = read_opsets(proto.opset_import, self.title)
+        self.opsets = read_opsets(proto.opset_import, self.title, reading.note)
         """The versions that it was written for."""
         self._defaults = {item.name: item for item in proto.attribute_proto}
         self._bodies: dict[Any, tuple[Graph, tuple[Array, ...]]] = {}

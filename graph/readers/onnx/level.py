@@ -14,6 +14,7 @@ from graph.readers.onnx.attributes import read_attributes
 from graph.readers.onnx.constants import constant_value
 from graph.readers.onnx.disorder import sorted_nodes, undefined_value
 from graph.readers.onnx.free_names import all_names, free_of_node
+from graph.readers.onnx.loops import with_scalar
 from graph.readers.onnx.moving import move
 from graph.readers.onnx.older_ops import is_older, older_op
 from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
@@ -121,6 +122,8 @@ class Level:
             if proto.output[0] not in self.values:
                 self.define(proto.output[0], self.value(proto.input[0], proto), proto)
             return
+        if op == "Squeeze" and not domain:
+            proto = self._squeeze(proto)
         inputs = self.inputs(proto, proto.input)
         outputs = tuple(proto.output)
         if spec is not None:
@@ -130,6 +133,19 @@ class Level:
             return
         attrs, captures = self._attributes(proto, spec, own)
         self._add_op(proto, op, domain, inputs, outputs, attrs, captures, metadata, own)
+
+    def _squeeze(self, proto: Any) -> Any:
+        """The NodeProto of a Squeeze, without its axes if they are given and empty."""
+        value = self.value(proto.input[1], proto).node.value if len(proto.input) > 1 and proto.input[1] else None
+        listed = [item for item in proto.attribute if item.name == "axes" and not item.ref_attr_name]
+        if (value is None or value.size) and not any(not item.ints for item in listed):
+            return proto
+        cause = "its axes are given and empty; all dimensions of size 1 are removed, as onnxruntime does"
+        self.reading.note(cause, self.reading.where(proto), "Leave the axes out")
+        bare = type(proto)()
+        bare.CopyFrom(proto)
+        del bare.input[1:], bare.attribute[:]
+        return bare
 
     def _attributes(
         self, proto: Any, spec: OpSpec | None, own: Mapping[str, str]
@@ -141,7 +157,7 @@ class Level:
             captured, variables = self._captured(proto, own)
             attributes = read_attributes(
                 reading, proto, spec, self.params,
-                lambda body, key: self._read_body(body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
+                lambda body, key: self._read_body(proto, body, captured, variables, f"{reading.where(proto)}, body {key!r}"),
             )
             return frozen_attrs(attributes), tuple([self.values[name] for name in captured])
         key = (id(spec), *[a.SerializeToString() for a in given])
@@ -254,13 +270,23 @@ class Level:
         """The reader of bodies for nodes that cannot have one: it refuses."""
         raise ReadError(f"the attribute {name!r} is a graph", where=self.reading.title)
 
-    def names_in_file(self) -> set[str]:
+    def _names_in_file(self) -> set[str]:
         """All names of values in the file, here and around, and those that were added."""
         if self.outer is not None:
-            return self.outer.names_in_file()
+            return self.outer._names_in_file()
         if self._file_names is None:
             self._file_names = {*self.values, *all_names(self.protos)}
         return self._file_names
+
+    def free_name(self, name: str) -> str:
+        """A value's name like this one that the file does not have; it is taken then."""
+        taken = self._names_in_file()
+        count, free = 0, name
+        while free in taken:
+            count += 1
+            free = f"{name}_{count}"
+        taken.add(free)
+        return free
 
     # bodies
 
@@ -275,9 +301,13 @@ class Level:
             return [], {}
         return [name for name in free_of_node(proto) if name in self.values], {}
 
-    def _read_body(self, proto: Any, captured: list[str], variables: dict[str, list[str]], where: str) -> Graph:
+    def _read_body(
+        self, node: Any, body: Any, captured: list[str], variables: dict[str, list[str]], where: str
+    ) -> Graph:
         level = Level(self.reading, self.params, self)
-        return level.read_graph(proto, [(name, self.values[name]) for name in captured], where, variables)
+        if node.op_type == "Loop" and not plain_domain(node.domain):
+            body = with_scalar(self, node, body)
+        return level.read_graph(body, [(name, self.values[name]) for name in captured], where, variables)
 
     def read_graph(
         self, proto: Any, captured: list[tuple[str, NodeEntry]], where: str, variables: Mapping[str, list[str]] = NOTHING

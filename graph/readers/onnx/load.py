@@ -88,8 +88,10 @@ def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: 
 def _reading(source: Source, strict: bool) -> Reading:
     model = source.model
     names = Names([model.graph.node, *(function.node for function in model.functions)])
-    opsets = read_opsets(model.opset_import, source.title) if model.ir_version >= 3 else {"": 1}
-    return Reading(source.title, source.folder, opsets, names, TypeReader(), strict)
+    reading = Reading(source.title, source.folder, {"": 1}, names, TypeReader(), strict)
+    if model.ir_version >= 3:
+        reading.opsets = read_opsets(model.opset_import, source.title, reading.note)
+    return reading
 
 
 def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]]) -> Graph:

@@ -22,6 +22,7 @@ LAST_EXPERIMENTAL = 9
 _ATTRIBUTES = {
     "Affine": "alpha beta",
     "Crop": "border scale",
+    "DynamicSlice": "",
     "ImageScaler": "scale bias",
     "LayerNormalization": "axis epsilon stash_type",
     "MeanVarianceNormalization": "across_channels normalize_variance",
@@ -60,13 +61,13 @@ class _Expansion:
         unknown = sorted(set(self._attributes) - set(_ATTRIBUTES[proto.op_type].split()))
         for name in unknown:
             level.reading.note(f"{proto.op_type} has no attribute {name!r}, which is not read", self._where, "Correct its name")
-        self._taken = level.names_in_file()
         self._made: list[Any] = []
 
     def nodes(self) -> list[Any]:
         write: dict[str, Callable[[], None]] = {
             "Affine": self._affine,
             "Crop": self._crop,
+            "DynamicSlice": self._dynamic_slice,
             "ImageScaler": self._image_scaler,
             "LayerNormalization": self._layer_norm,
             "MeanVarianceNormalization": self._mean_variance_norm,
@@ -107,7 +108,7 @@ class _Expansion:
     def _image_scaler(self) -> None:
         bias = np.asarray(self._required("bias"), np.float32).reshape(-1, 1, 1)
         scaled = self._op("Mul", self._x, self._number("scale"))
-        self._op("Add", scaled, self._constant(bias), out=0, axis=1)
+        self._op("Add", scaled, self._constant(bias), out=0, **({"axis": 1} if self._version < 7 else {}))
 
     def _crop(self) -> None:
         border = list(self._required("border"))
@@ -118,6 +119,48 @@ class _Expansion:
         ends = [top + size[0], left + size[1]] if size else [-edge if edge else 2**31 - 1 for edge in (bottom, right)]
         self._op("Slice", self._x, out=0, axes=[2, 3], starts=[top, left], ends=ends)
 
+    def _dynamic_slice(self) -> None:
+        """Slice of version 10, whose bounds are inputs: a Slice by attributes if they are constants, else a Gather per axis."""
+        bounds = [self._array(slot) for slot in (1, 2)]
+        axes = self._array(3) if len(self._proto.input) > 3 and self._proto.input[3] else np.arange(self._bounds_count())
+        if axes is not None and all(bound is not None for bound in bounds):
+            starts, ends = [np.asarray(bound).tolist() for bound in bounds]
+            self._op("Slice", self._x, out=0, axes=axes.tolist(), starts=starts, ends=ends)
+            return
+        if axes is None or self._version < 9:
+            cause = "the bounds of DynamicSlice follow from other values, which needs constant axes and version 9"
+            raise ReadError(cause, where=self._where, remedy="Use Slice of version 10")
+        data = self._x
+        for i, axis in enumerate(axes.tolist()):
+            data = self._op("Gather", data, self._positions(i, axis), out=0 if i + 1 == len(axes) else None, axis=axis)
+
+    def _bounds_count(self) -> int:
+        kind = self._kind(1)
+        if kind is None or not kind.shape or not isinstance(kind.shape[0], int):
+            raise ReadError("the number of its starts is unknown", where=self._where, remedy="Use Slice of version 10")
+        return kind.shape[0]
+
+    def _positions(self, i: int, axis: int) -> str:
+        """The indices along an axis from bound number `i` of the starts to that of the ends."""
+        size = self._part(self._op("Shape", self._x), axis)
+        zero, bounds = self._constant(np.zeros(1, np.int64)), []
+        for slot in (1, 2):
+            bound = self._op("Cast", self._part(self._proto.input[slot], i), to=DTYPE_NUMBERS["int64"])
+            bound = self._op("Where", self._op("Less", bound, zero), self._op("Add", bound, size), bound)
+            bound = self._op("Where", self._op("Less", bound, zero), zero, bound)
+            bounds.append(self._op("Where", self._op("Less", size, bound), size, bound))
+        count = self._op("Sub", bounds[1], bounds[0])
+        count = self._op("Where", self._op("Less", count, zero), zero, count)
+        places = self._op("NonZero", self._op("Expand", self._constant(np.ones(1, np.int64)), count))
+        return self._op("Add", self._op("Squeeze", places, axes=[0]), bounds[0])
+
+    def _part(self, vector: str, i: int) -> str:
+        """The element of that number of a vector, as a vector."""
+        return self._op("Slice", vector, axes=[0], starts=[i], ends=[i + 1 if i != -1 else 2**31 - 1])
+
+    def _array(self, slot: int) -> np.ndarray[Any, Any] | None:
+        return self._level.value(self._proto.input[slot], self._proto).node.value
+
     def _mean_variance_norm(self) -> None:
         axes = [0, 1, 2, 3] if self._attributes.get("across_channels", 0) else [0, 2, 3]
         scaled = self._attributes.get("normalize_variance", 1)
@@ -127,29 +170,29 @@ class _Expansion:
             self._op("Div", centred, self._op("Sqrt", variance), out=0)
 
     def _layer_norm(self) -> None:
-        dtype, axes = self._dtype, self._axes
-        x = self._cast(self._x, "float32") if dtype in ("float16", "bfloat16") else self._x
+        x, axes = self._wide, self._axes
         mean = self._mean(x, axes, out=1)
         centred = self._op("Sub", x, mean)
         inverse = self._inverse_root(centred, axes, 2)
-        self._scaled(self._op("Mul", centred, inverse), dtype)
+        self._scaled(self._op("Mul", centred, inverse))
 
     def _simplified_layer_norm(self) -> None:
-        dtype, axes = self._dtype, self._axes
-        x = self._cast(self._x, "float32") if dtype in ("float16", "bfloat16") else self._x
-        self._scaled(self._op("Mul", x, self._inverse_root(x, axes, 1)), dtype)
+        x, axes = self._wide, self._axes
+        self._scaled(self._op("Mul", x, self._inverse_root(x, axes, 1)))
 
     # their parts
 
     def _inverse_root(self, x: str, axes: list[int], out: int) -> str:
         """One divided by the root of the mean square."""
-        dtype = np.float64 if self._dtype == "float64" else np.float32
+        dtype = np.float64 if self._precision == "float64" else np.float32
         square = self._mean(self._op("Mul", x, x), axes)
         epsilon = self._constant(np.asarray(self._attributes.get("epsilon", 1e-5), dtype))
         return self._op("Reciprocal", self._op("Sqrt", self._op("Add", square, epsilon)), out=out)
 
-    def _scaled(self, normalized: str, dtype: str) -> None:
-        if dtype in ("float16", "bfloat16"):
+    def _scaled(self, normalized: str) -> None:
+        """The result, which has the type of the scale."""
+        dtype = next((kind.dtype for slot in (1, 0) if (kind := self._kind(slot)) is not None), self._precision)
+        if dtype != self._precision:
             normalized = self._cast(normalized, dtype)
         inputs = [*self._proto.input, "", ""]
         product = self._op("Mul", normalized, inputs[1], out=None if inputs[2] else 0)
@@ -179,13 +222,20 @@ class _Expansion:
         return list(range(axis, 0))
 
     @property
-    def _dtype(self) -> str:
-        """The element type, of the first input that has one declared."""
+    def _precision(self) -> str:
+        """The type in which a norm is computed."""
         kinds = [self._kind(i) for i in range(len(self._proto.input))]
-        return next((kind.dtype for kind in kinds if kind is not None), "float32")
+        return "float64" if any(kind is not None and kind.dtype == "float64" for kind in kinds) else "float32"
+
+    @property
+    def _wide(self) -> str:
+        """The first input in that type."""
+        kind = self._kind(0)
+        return self._x if kind is not None and kind.dtype == self._precision else self._cast(self._x, self._precision)
 
     def _kind(self, slot: int) -> TensorType | None:
-        entry = self._level.value(self._proto.input[slot], self._proto) if self._proto.input[slot] else None
+        names = self._proto.input[slot : slot + 1]
+        entry = self._level.value(names[0], self._proto) if names and names[0] else None
         kind = None if entry is None else entry.type
         return kind if isinstance(kind, TensorType) else None
 
@@ -209,23 +259,14 @@ class _Expansion:
             return self._op("ReduceMean", x, out=out, axes=axes, keepdims=1)
         return self._op("ReduceMean", x, self._constant(np.asarray(axes, np.int64)), out=out, keepdims=1)
 
-    def _op(self, op: str, *inputs: str, out: int | None = None, axis: int | None = None, **attrs: Any) -> str:
+    def _op(self, op: str, *inputs: str, out: int | None = None, **attrs: Any) -> str:
         """Add an op, which makes the output of that number, or else a new value; its name."""
         from onnx.helper import make_node
 
         if self._version < 7 and op in ("Add", "Sub", "Mul", "Div", "Greater") and inputs[0] != inputs[1]:
-            attrs |= {"broadcast": 1} if axis is None else {"broadcast": 1, "axis": axis}
+            attrs["broadcast"] = 1
         outputs = self._proto.output
         wanted = out is not None and out < len(outputs) and outputs[out]
-        name = outputs[out] if wanted else self._free(f"{outputs[0]}_{op}")  # type: ignore[index]
+        name = outputs[out] if wanted else self._level.free_name(f"{outputs[0]}_{op}")  # type: ignore[index]
         self._made.append(make_node(op, inputs, [name], name=self._proto.name if out == 0 else "", **attrs))
         return str(name)
-
-    def _free(self, name: str) -> str:
-        """A value's name that the file does not have."""
-        count, free = 0, name
-        while free in self._taken:
-            count += 1
-            free = f"{name}_{count}"
-        self._taken.add(free)
-        return free

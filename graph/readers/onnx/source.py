@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -116,16 +116,18 @@ def _check_model(model: Any, title: str) -> None:
         raise ReadError("the model imports no opset", where=title, remedy="Set opset_import")
 
 
-def read_opsets(imports: Any, title: str) -> dict[str, int]:
-    """The version of each domain that is imported, checked against those that the package onnx knows."""
+def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None]) -> dict[str, int]:
+    """The version of each domain that is imported, checked against those that the package onnx knows; of several the last."""
     newest = newest_versions()
     versions: dict[str, int] = {}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))
         if item.version == 0 and domain:
             continue  # as if it were not imported: no op can be of that version
-        if versions.setdefault(domain, item.version) != item.version:
-            raise ReadError(f"the opset of domain {domain or 'ai.onnx'!r} is imported in two versions", where=title)
+        if versions.get(domain, item.version) != item.version:
+            cause = f"the opset of domain {domain or 'ai.onnx'!r} is imported in versions {versions[domain]} and {item.version}"
+            note(f"{cause}; the last is taken", title, "Import one version of each domain")
+        versions[domain] = item.version
         last = newest.get(domain, NEWEST_VERSION)
         if not 1 <= item.version <= last:
             raise ReadError(
