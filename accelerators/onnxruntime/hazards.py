@@ -5,6 +5,7 @@ Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -164,7 +165,7 @@ def _slice(node: Node) -> str | None:
 
 
 def _squeeze(node: Node) -> str | None:
-    axes = node.inputs[1].node.value if _given(node, 1) else node.attrs.get("axes")  # type: ignore[union-attr]
+    axes: Any = node.inputs[1].node.value if _given(node, 1) else node.attrs.get("axes")  # type: ignore[union-attr]
     return "onnxruntime removes all dimensions of size 1 where Squeeze's axes are empty" if np.size(axes) == 0 else None
 
 

@@ -16,16 +16,19 @@ from .softmax import softmax
 _FLOAT = 1
 
 
-@numerics("Attention", wants=("version",), why=differs(HALVES))
-def attention(*inputs: np.ndarray | None, version: int, **attributes: Any) -> tuple[np.ndarray, ...]:
+@numerics("Attention", wants=("version", "n_outputs"), why=differs(HALVES))
+def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attributes: Any) -> tuple[np.ndarray, ...]:
     """What ONNX's evaluator makes of numbers in float32; queries and keys have one element type, values another.
 
-    A causal mask is asked for by 1, as in the body that ONNX defines the op by; the evaluator takes any number for it.
+    A causal mask is asked for by 1, as in the body that ONNX defines the op by; the evaluator takes any number for it. The
+    fourth output of mode 0 is the product, and the evaluator's has been capped.
     """
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
     results = fallback.run("Attention", wide, attributes, "", version, 4)
+    if n_outputs > 3 and attributes.get("softcap") and not attributes.get("qk_matmul_output_mode"):
+        results = (*results[:3], fallback.run("Attention", wide, {**attributes, "softcap": 0.0}, "", version, 4)[3])
     return tuple(y.astype(dtype) for y, dtype in zip(results, (queries, keys, values, queries), strict=True))
 
 

@@ -165,3 +165,15 @@ def test_a_layer_norm_that_names_no_type_for_its_statistics() -> None:
     proto = model("g (float[2, 6] x, float[6] s) => (float[2, 6] y) { y = LayerNormalization <stash_type = 0> (x, s) }")
     rng = np.random.default_rng(3)
     check(proto, {"x": rng.integers(-4, 5, (2, 6)).astype(np.float32), "s": np.ones(6, np.float32)})
+
+
+@pytest.mark.parametrize("device", ["reference", "HETERO:cpu,reference"])
+def test_the_product_of_an_attention_that_is_capped_later(device: str) -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 11, opset_import: ["" : 23]>
+      g (float[1, 2, 3, 4] q, float[1, 2, 5, 4] k, float[1, 2, 5, 4] v) => (float[1, 2, 3, 4] y, float[1, 2, 3, 5] s) {
+        y, , , s = Attention <softcap = 2.0> (q, k, v) }""")
+    rng = np.random.default_rng(2)
+    feed = {name: rng.standard_normal((1, 2, rows, 4)).astype(np.float32) for name, rows in (("q", 3), ("k", 5), ("v", 5))}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for result, wanted in zip(pt.compile(pt.load(proto), device)(feed), session.run(None, feed), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
