@@ -25,7 +25,7 @@ LAZY = ("networkx", "rich", "tvm", "onnx", "onnxruntime", "openvino", "torch")
 # The modules that alone may import a heavy package.
 PLACES = {
     "tvm": ("accelerators/tvm/",),
-    "torch": ("graph/readers/torch.py", "partita/torch_compile/"),
+    "torch": ("graph/readers/torch", "partita/torch_compile/"),
 }
 
 FORBIDDEN_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}

@@ -608,3 +608,21 @@ def test_aligned_corners_come_in_as_torch_aligns_them(dynamic_shapes: Any) -> No
     x = torch.randn(1, 2, 6, 7) if dynamic_shapes is None else torch.randn(1, 2, 5, 9)
     x[0, 0, 0, 0] = float("nan")
     assert np.allclose(pt.compile(graph, "reference")(x.numpy())[0], module(x).numpy(), atol=1e-5)
+
+
+def test_a_query_whose_mask_hides_all_keys_gets_zeros() -> None:
+    class Attention(torch.nn.Module):
+        def forward(self, query: Any, key: Any, mask: Any) -> Any:
+            return torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=mask)
+
+    query, key, module = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), Attention()
+    seen = torch.tensor([[True, False, True, False, True], [False] * 5, [True] * 5])
+    for mask in (seen, torch.where(seen, 0.0, -torch.inf)):
+        graph = pt.from_torch(module, (query, key, mask))
+        for device in ("cpu", "reference"):
+            model = pt.compile(graph, device)
+            for odd in (0.0, torch.nan, torch.inf):
+                key[0, 0, 1, 0] = odd
+                wanted, result = module(query, key, mask), torch.from_numpy(model(query.numpy(), key.numpy(), mask.numpy())[0])
+                assert torch.allclose(result, wanted, atol=1e-5, equal_nan=True)
+                assert odd or not wanted[0, :, 1].any()

@@ -19,6 +19,7 @@ import numpy as np
 
 from graph.errors import MissingDependency, ReadError
 from graph.graph import Graph
+from graph.readers.torch_ops import translations
 from graph.types import TensorType, numpy_dtype
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def export(
                 verbose=False,
                 opset_version=opset,
                 dynamic_shapes=dynamic_shapes,
+                custom_translation_table=translations(opset),
             )
     except Exception as error:
         raise ReadError(
@@ -108,8 +110,12 @@ def export(
     return program.model_proto
 
 
-LOST = {("aten::avg_pool2d", "divisor_override"), ("aten::avg_pool3d", "divisor_override")}
-"""Arguments that torch's exporter drops: what it writes computes something else where they are given."""
+LOST: dict[tuple[str, str], object] = {
+    ("aten::avg_pool2d", "divisor_override"): None,
+    ("aten::avg_pool3d", "divisor_override"): None,
+    ("aten::scatter_reduce", "reduce"): "mean",
+}
+"""Arguments that torch's exporter drops: what it writes computes something else where they have this value; None: any value."""
 
 
 def _lost(program: torch.export.ExportedProgram | None) -> str | None:
@@ -119,7 +125,7 @@ def _lost(program: torch.export.ExportedProgram | None) -> str | None:
         if schema is None:
             continue
         for name, value in [*zip((argument.name for argument in schema.arguments), node.args), *node.kwargs.items()]:
-            if value is not None and (schema.name, name) in LOST:
+            if value is not None and LOST.get((schema.name, name), ...) in (None, value):
                 return f"torch's exporter drops {name} of {schema.name}"
             if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
                 return f"torch's exporter may write 0.0 for the -0.0 that {schema.name} is given as {name}"

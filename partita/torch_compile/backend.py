@@ -15,7 +15,7 @@ import attrs
 from accelerators.errors import AcceleratorError
 from accelerators.process.forking import Guard
 from graph.logs import logger
-from partita.torch_compile.captured import let_go_of_tensors
+from partita.torch_compile.captured import let_go_of_tensors, powers_of_negatives
 from partita.torch_compile.graph_call import GraphCall
 from partita.torch_compile.splitting import split
 
@@ -60,6 +60,7 @@ def backend(
     if mode not in (None, "default"):
         raise AcceleratorError(f"there is no mode {mode!r}", where=WHERE, remedy="Leave mode out; options name the devices")
     chosen = Options.of(options)
+    powers_of_negatives(module)
     reason = why_in_torch(example_inputs)
     if reason is not None:
         warnings.warn(f"partita leaves a graph of {len(module.graph.nodes)} nodes in torch: {reason}", stacklevel=2)

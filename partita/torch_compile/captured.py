@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,16 @@ def let_go_of_tensors(module: torch.fx.GraphModule) -> None:
     values = (node.meta.get("example_value", node.meta.get("val")) for node in inputs)
     for mode in {value.fake_mode for value in values if hasattr(value, "fake_mode")}:
         mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+
+
+def powers_of_negatives(module: torch.fx.GraphModule) -> None:
+    """Let torch's own function raise negative numbers: torch writes (-2) ** x into the graph's code as -2 ** x."""
+    import torch
+
+    for node in module.graph.nodes:
+        if node.target is operator.pow and isinstance(node.args[0], (int, float)) and node.args[0] < 0:
+            node.target = torch.pow
+    module.recompile()
 
 
 def distinct(value: Any) -> Any:

@@ -15,6 +15,7 @@ from accelerators.tvm.kernels.language import expressions, statements, values
 from accelerators.tvm.kernels.language.buffers import Buffer
 from accelerators.tvm.kernels.language.kernel import Kernel
 from accelerators.tvm.kernels.language.types import (
+    ELEMENTS,
     Element,
     Type,
     bfloat16,
@@ -392,7 +393,13 @@ class _Emitter:
         return self.value(value.value) if named is None else named
 
     def binary(self, value: values.Binary) -> Any:
-        return _OPERATORS[value.operator](self.tirx, self.value(value.left), self.value(value.right))
+        operator, left, right = value.operator, value.left, value.right
+        # TVM takes x - x and 0 * x for 0, also where x is NaN or infinite, and (x + y) - x for y, which rounds otherwise.
+        if value.type.element.kind == "float" and operator == "-" and _unseen(left) is left:
+            operator, right = "+", right * values.Constant(value.type, -1.0)
+        elif value.type.element.kind == "float" and operator in ("*", "/"):
+            left, right = _unseen(left), _unseen(right)
+        return _OPERATORS[operator](self.tirx, self.value(left), self.value(right))
 
     def negation(self, value: values.Not) -> Any:
         return self.tirx.Not(self.value(value.value))
@@ -482,6 +489,15 @@ def narrowed_bits(given: Any, lanes: int, flushes: bool) -> Any:
     if flushes:
         chosen = words.Select(size < _pattern(0x00800000, lanes), high & _pattern(0x8000, lanes), chosen)
     return tirx.Let(bits, tirx.reinterpret(wide, given), chosen.astype(narrow))
+
+
+def _unseen(value: values.Value) -> values.Value:
+    """The value; in place of a zero the bits of -0.0, of which TVM does not see that they are one, times -1."""
+    number = value.value if isinstance(value, values.Spread) else value
+    if not isinstance(number, values.Constant) or number.number != 0:
+        return value
+    bits = ELEMENTS[f"uint{value.type.element.bits}"]
+    return -1.0 * values.Constant(type_of(bits, value.type.lanes), 1 << bits.bits - 1).bits_as(value.type.element)
 
 
 def _pattern(pattern: int, lanes: int) -> Any:

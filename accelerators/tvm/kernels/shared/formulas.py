@@ -245,8 +245,12 @@ def _remainder(node: Node, x: Numbers) -> Value:
 
 
 def _equal(node: Node, x: Numbers) -> Value:
-    """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write."""
+    """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write.
+
+    A float is compared with itself by another test, since TVM takes NaN for equal to NaN."""
     first, second = (value.cast(int8) for value in x) if _dtype(node.reads[0]) == "bool" else x
+    if first is second and first.type.element.kind == "float":
+        return first <= math.inf
     equal: Value = first.equals(second)
     return equal
 
@@ -308,7 +312,7 @@ _FORMULAS: dict[str, Formula] = {
     "Mul": lambda n, x: x[0] * x[1],
     "Div": _quotient,
     "Mod": _remainder,
-    "Neg": lambda n, x: 0 - x[0],
+    "Neg": lambda n, x: -1 * x[0],
     "Abs": lambda n, x: magnitude(x[0]),
     "Relu": lambda n, x: at_least(x[0], 0.0),
     "LeakyRelu": lambda n, x: select(x[0] > 0.0, x[0], x[0] * _number(n, "alpha", 0.01)),

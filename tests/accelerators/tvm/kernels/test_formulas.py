@@ -51,3 +51,20 @@ def test_a_mean_of_several() -> None:
     given = [pt.variable(name, "float32", (4, 24)) for name in "xyz"]
     arrays = [random.standard_normal((4, 24)).astype("float32") for _ in given]
     assert schedules(check(pt.Graph([pt.op("Mean", *given)], inputs=given), arrays)) == ["chain"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_number_is_taken_for_known(dtype: str) -> None:
+    """x - x and 0 * x are NaN where x is, NaN is not equal to itself, and (x + y) - x is what is left after rounding."""
+    numbers = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3.0, 1e4], dtype)
+    x, y = (pt.variable(name, dtype, numbers.shape) for name in "xy")
+    zero = pt.constant(np.zeros((), dtype))
+    values = {
+        "x - x": pt.op("Sub", x, x), "x * 0": pt.op("Mul", x, zero), "0 / x": pt.op("Div", zero, x),
+        "(x + y) - x": pt.op("Sub", pt.op("Add", x, y), x), "x == x": pt.op("Equal", x, x),
+        "where x == x": pt.op("Where", pt.op("Equal", x, x), x, y), "1 / -x": pt.op("Reciprocal", pt.op("Neg", x)),
+    }
+    graph = pt.Graph(list(values.values()), inputs=[x, y])
+    arrays = [numbers, np.full_like(numbers, 1e-4)]
+    for name, item, wanted in zip(values, compiled(graph).run(arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(item, wanted, name)
