@@ -28,6 +28,7 @@ from . import (  # noqa: F401  importing a family fills the table
     resize,
     sampling,
     sequences,
+    signals,
     softmax,
     texts,
 )

@@ -46,8 +46,10 @@ def _written(
     y = x.copy()
     if reduction == "none":
         y[positions] = updates
-    else:
+    elif reduction in _UPDATES:
         _UPDATES[reduction].at(y, positions, updates)
+    else:
+        raise ValueError(f"its attribute reduction is {reduction!r}: none, {', '.join(_UPDATES)} are known")
     return y
 
 

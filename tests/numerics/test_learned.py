@@ -177,3 +177,30 @@ def test_the_product_of_an_attention_that_is_capped_later(device: str) -> None:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for result, wanted in zip(pt.compile(pt.load(proto), device)(feed), session.run(None, feed), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank, onesided, windowed", [(2, 1, True), (2, 0, False), (3, 1, False), (3, 0, True)])
+def test_spectra_of_signals(rank: int, onesided: int, windowed: bool) -> None:
+    """torch's exporter writes signals of two dimensions, where ONNX asks for three."""
+    shape = [2, 40] + [1] * (rank - 2)
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]> g (float{shape} x, float[16] w) => (float[] y)
+      <int64 step = {{5}}, int64 length = {{16}}> {{
+        y = STFT <onesided = {onesided}> (x, step, {"w" if windowed else ""}, length) }}""")
+    del proto.graph.output[0].type.tensor_type.shape.dim[:]
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    rng = np.random.default_rng(4)
+    feed = {"x": rng.standard_normal(shape).astype(np.float32), "w": np.hanning(16).astype(np.float32)}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (result,), (wanted,) = pt.compile(pt.load(proto), "reference")(feed), session.run(None, feed)
+    assert result.dtype == wanted.dtype and result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, atol=1e-5)
+
+
+def test_a_frame_that_does_not_fit_its_signal_or_a_reduction_that_is_none() -> None:
+    one = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2, 8, 1] x) => (y)
+      <int64 step = {5}, int64 length = {16}> { y = STFT (x, step, , length) }""")
+    with pytest.raises(pt.PartitaError, match="a frame of 16 does not fit a signal of 8"):
+        pt.compile(pt.load(one), "reference")(np.ones((2, 8, 1), np.float32))
+    other = model("g (float[2] x) => (y) <int64[1] i = {0}, float[1] u = {3}> { y = ScatterElements <reduction = \"sum\"> (x, i, u) }")
+    with pytest.raises(pt.PartitaError, match="its attribute reduction is 'sum': none, add, mul, max, min are known"):
+        pt.compile(pt.load(other), "reference")(np.ones(2, np.float32))

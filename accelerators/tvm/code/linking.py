@@ -117,8 +117,8 @@ def can_link() -> bool:
     return os.name == "posix" and tools() is not None
 
 
-def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None:
-    """Link the object files. TVM calls it too, with options that are for compilers of its own."""
+def share(path: str | Path, files: Sequence[str | Path]) -> None:
+    """Link the object files."""
     programs = tools()
     if programs is None:
         raise NotSupported(MISSING, remedy=NEEDED)
@@ -128,6 +128,19 @@ def share(path: str | Path, files: Sequence[str | Path], **options: Any) -> None
         raise OSError(done.stderr or f"{programs.link[0]} fails")
     library = Path(path).read_bytes()
     check_symbols(undefined_symbols(library) if is_elf(library) else ())
+
+
+class Sharing:
+    """`share` as TVM calls it, with options that are for compilers of its own. A program without kernels, as of views alone, comes as an object file too, where TVM writes C by
+    default: a linker reads none."""
+
+    @staticmethod
+    def get_target_triple() -> str:
+        """The processor that TVM writes the object file for."""
+        return str(part("target.codegen").llvm_get_system_triple())
+
+    def __call__(self, path: str | Path, files: Sequence[str | Path], **options: Any) -> None:
+        share(path, files)
 
 
 def _has_no_room(error: Exception) -> bool:

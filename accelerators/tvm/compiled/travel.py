@@ -15,7 +15,7 @@ import numpy as np
 
 from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
-from accelerators.tvm.code.linking import MISSING, NEEDED, can_link, share
+from accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.exported_words import read_words
 from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
@@ -59,7 +59,7 @@ def _library(executable: Any) -> bytes:
         try:
             _check_room(Path(folder))
             with compiling.lock, quiet():
-                executable.export_library(str(path), fcompile=share)
+                executable.export_library(str(path), fcompile=Sharing())
         except CompileError:
             raise
         except Exception as error:

@@ -137,6 +137,23 @@ def test_a_compiler_that_does_not_say_what_links_is_the_linker(only, tmp_path, m
     linked_and_right(tmp_path)
 
 
+@pytest.mark.parametrize("programs", [None, ("ld",)], ids=["whatever is here", "ld alone"])
+def test_a_subgraph_of_views_alone_is_linked(programs: tuple[str, ...] | None, only, tmp_path) -> None:
+    """It has no kernels, and TVM would write its program as C, which a linker does not read."""
+    if programs is not None:
+        if shutil.which("ld") is None:
+            pytest.skip("no ld here")
+        only(*programs)
+    if not linking.can_link():
+        pytest.skip("no linker here")
+    x = pt.variable("x", "float32", (2, 3))
+    model = pt.compile(pt.Graph([pt.op("Reshape", x, pt.constant(np.array([3, 2])))]), "cpu")
+    model.export(tmp_path / "view.partita")
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = pt.import_model(tmp_path / "view.partita")(array)[0]
+    assert result.tolist() == array.reshape(3, 2).tolist()
+
+
 def test_the_package_ziglang_links(only, tmp_path) -> None:
     pytest.importorskip("ziglang")
     only(packages=True)
