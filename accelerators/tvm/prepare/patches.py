@@ -21,8 +21,9 @@ FEW = 16
 
 def is_of_patches(node: Node) -> bool:
     """True for such a convolution of floats, of static sizes, by a constant that reads all channels."""
-    weight = node.inputs[1].node.value if node.op == "Conv" and not node.domain and node.inputs[1] is not None else None
-    given, result = node.inputs[0].type if node.inputs[0] is not None else None, node.output_types[0]
+    if node.op != "Conv" or node.domain or None in node.inputs[:2]:
+        return False
+    weight, given, result = node.reads[1].node.value, node.reads[0].type, node.output_types[0]
     if weight is None or not isinstance(given, TensorType) or not isinstance(result, TensorType):
         return False
     if not given.is_static or not result.is_static or given.dtype != "float32" or weight.ndim not in (3, 5):

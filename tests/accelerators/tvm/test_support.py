@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -170,3 +172,10 @@ def test_what_values_count_is_refused_of_any_size_too(op: str) -> None:
     assert model.report.notes == ("cpu_0: compiled once for any size",)
     for rows in (1, 3):
         assert np.array_equal(model(np.ones((rows, 4), np.float32), np.ones(rows, bool))["hidden"], np.ones((rows, 4)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "opencl", "cuda"])
+@pytest.mark.parametrize("op, attributes", [("RandomNormal", {"shape": [2, 3]}), ("SequenceEmpty", {})])
+def test_an_op_without_inputs_is_asked_about(op: str, attributes: dict[str, Any], device: str) -> None:
+    placement = pt.query(pt.Graph([pt.op(op, name="y", **attributes)]), f"HETERO:{device},reference")
+    assert dict(placement) == {"y": "reference"}
