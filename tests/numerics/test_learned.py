@@ -201,6 +201,7 @@ def test_a_frame_that_does_not_fit_its_signal_or_a_reduction_that_is_none() -> N
       <int64 step = {5}, int64 length = {16}> { y = STFT (x, step, , length) }""")
     with pytest.raises(pt.PartitaError, match="a frame of 16 does not fit a signal of 8"):
         pt.compile(pt.load(one), "reference")(np.ones((2, 8, 1), np.float32))
-    other = model("g (float[2] x) => (y) <int64[1] i = {0}, float[1] u = {3}> { y = ScatterElements <reduction = \"sum\"> (x, i, u) }")
+    other = model("""g (float[2] x) => (float[2] y) <int64[1] i = {0}, float[1] u = {3}> {
+      y = ScatterElements <reduction = "sum"> (x, i, u) }""")
     with pytest.raises(pt.PartitaError, match="its attribute reduction is 'sum': none, add, mul, max, min are known"):
         pt.compile(pt.load(other), "reference")(np.ones(2, np.float32))

@@ -131,8 +131,9 @@ def share(path: str | Path, files: Sequence[str | Path]) -> None:
 
 
 class Sharing:
-    """`share` as TVM calls it, with options that are for compilers of its own. A program without kernels, as of views alone, comes as an object file too, where TVM writes C by
-    default: a linker reads none."""
+    """`share` as TVM calls it, with options that are for compilers of its own.
+
+    A program without kernels, as of views alone, becomes an object file too; by default TVM writes it as C."""
 
     @staticmethod
     def get_target_triple() -> str:
