@@ -6,6 +6,8 @@ What hypothesis draws is the same in every run, and may take as long as it likes
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import gc
 import os
 import signal
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 HOSTS = {
     "haswell": "pni ssse3 sse4_1 sse4_2 popcnt movbe aes pclmulqdq avx f16c fma bmi1 bmi2 avx2 sse sse2 abm",
@@ -58,8 +61,27 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test that hangs fails by itself: after LIMIT seconds, or more where other programs share the processor."""
+    with limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with limited(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def limited(item: pytest.Item) -> Iterator[None]:
+    """A test that hangs fails by itself: after LIMIT seconds, or more where other programs share the processor. One that Python
+    cannot interrupt, in a kernel say, ends its process GRACE seconds later."""
     crowded = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     limit = (SLOW_LIMIT if item.get_closest_marker("slow") else LIMIT) * crowded
 
@@ -68,15 +90,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, limit)
+    faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash.get(fault_handler_stderr_fd_key, 2))
     try:
-        return (yield)
+        yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 LIMIT, SLOW_LIMIT = 120.0, 3600.0
 """The seconds that a test may take on an idle machine, and one that is marked slow."""
+
+GRACE = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
