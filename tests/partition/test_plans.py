@@ -170,6 +170,22 @@ def test_the_report_in_words_and_as_a_table() -> None:
     assert "mine_1" in text and "(outside)" in text
 
 
+@pytest.mark.parametrize(("count", "most", "rows"), [(30, None, 30), (32, None, 31), (4, 3, 4), (3, 3, 3), (11, None, 11)])
+def test_a_report_shows_so_many_subgraphs(count: int, most: int | None, rows: int, capsys: pytest.CaptureFixture[str]) -> None:
+    g = chain(*["Relu", "Exp"] * count)
+    report = apply_pass(g, "PartitionGraph", subgraph_property=ops("Relu")).attrs["partition_report"]
+    table = report.to_table() if most is None else report.to_table(most)
+    assert table.row_count == rows + 1, "and a row for what is outside"
+    report.print() if most is None else report.print(most)
+    printed = capsys.readouterr().out
+    shown = min(count, most or 30)
+    assert f"mine_{shown - 1} " in printed and f"mine_{shown} " not in printed
+    assert ("more" in printed) == (count > shown) and (count == shown or f"... {count - shown} more" in printed)
+    lines = str(report).splitlines()
+    assert [line for line in lines if "more" in line] == ([f"  ... and {count - 10} more"] if count > 10 else [])
+    assert sum("1 op (relu" in line for line in lines) == min(count, 10)
+
+
 def test_the_repairs_of_growth_seed_are_told() -> None:
     x, y = variable("x", "float32", SHAPE), variable("y", "float32", SHAPE)
     device = {"a1": "A", "b2": "B", "b1": "B", "b3": "B", "a2": "A", "a3": "A"}
