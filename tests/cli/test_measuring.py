@@ -154,3 +154,12 @@ def test_what_it_cannot_measure() -> None:
 def test_rows_are_plain_data() -> None:
     row = Row("cpu", 1, None, 1.0, 1.0, 1.0, 1.0, 3, 10.0, 1.0, 0.0, ())
     assert row.to_dict()["difference"] == 0.0 and row.to_dict()["outputs"] == []
+
+
+def test_the_batch_is_the_first_size_of_the_first_array() -> None:
+    scale, x = pt.variable("scale", "float32", ()), pt.variable("x", "float32", (3, 2))
+    graph = pt.Graph([pt.op("Mul", x, scale, name="y")], [scale, x])
+    inputs = {"scale": np.array(2, np.float32), "x": np.ones((3, 2), np.float32)}
+    assert pt.bench(graph, "reference", inputs=inputs, iterations=1, warmup=0).batch == 3
+    alone = pt.Graph([pt.op("Neg", pt.variable("s", "float32", ()), name="y")])
+    assert pt.bench(alone, "reference", iterations=1, warmup=0).batch == 1

@@ -1,4 +1,4 @@
-"""Options and tables as they are printed: the numbers that options have by default, the least they take, and lists that are cut."""
+"""Options and tables as they are printed: the numbers that options have by default and take at least, and lists that are cut."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_the_entries_used_last(
     monkeypatch.setattr(cache, "list_entries", lambda folder: entries(count))
     lines = partita(f"cache explain {words} --folder .").out.splitlines()
     assert lines[0] == f".: {head}"
-    assert [line.split("│")[4].strip() for line in lines if "reason" in line] == [f"reason {i}" for i in range(first, first + shown)]
+    reasons = [line.split("│")[4].strip() for line in lines if "reason" in line]
+    assert reasons == [f"reason {i}" for i in range(first, first + shown)]
 
 
 def test_what_tuning_found_as_a_table(partita: Command, model: str, monkeypatch: pytest.MonkeyPatch) -> None:

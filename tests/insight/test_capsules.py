@@ -16,8 +16,9 @@ import pytest
 
 import partita as pt
 from accelerators.arrays.distance import array_distance
-from accelerators.capsules.anonymous import anonymous, random_like
+from accelerators.capsules.anonymous import anonymous, indices_like, random_like
 from accelerators.capsules.capsule import FILES
+from accelerators.capsules.value_roles import Indices
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.empty_environment import mailed
@@ -347,3 +348,15 @@ def test_masks_keep_their_rows_and_tables_their_order() -> None:
     assert (np.diff(drawn) > 0).all() and drawn.min() >= 100 and drawn.max() <= 991 and (drawn != table).any()
     masked = np.where(mask, np.float32(0.25), -np.inf)
     assert (np.isinf(random_like(masked, random)) == ~mask).all()
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("seen", [[0], [3, 0, 3], [-4, 2]])
+def test_indices_of_an_unknown_size_stay_within_those_seen(seen: list[int], is_written: bool) -> None:
+    random = np.random.default_rng(0)
+    drawn = [indices_like(np.array(seen), Indices((None,), is_written), random) for _ in range(200)]
+    end = max(map(abs, seen)) + 1
+    expected = [set(range(end)) if index >= 0 else set(range(-end, 0)) for index in seen]
+    if not is_written:
+        assert set().union(*map(set, drawn)) == set().union(*expected)
+    assert all(-end <= index < end for row in drawn for index in row)

@@ -13,6 +13,7 @@ import pytest
 
 import partita as pt
 from accelerators.interface.registry import accelerator
+from accelerators.openvino import hazards
 from tests.accelerators.devices.making import answer, compiled, run
 from tests.close import assert_close
 from tests.graphs.networks import conv_relu
@@ -482,3 +483,27 @@ def test_constant_data_with_a_zero_point(op: str, quantized: bool) -> None:
         graph = pt.apply_pass(pt.Graph([pt.op(op, dequantized(source), weights, name="n")]), "InferShape")
         said = answer("openvino", graph)
         assert said is True if fits else said == f"openvino loses the zero point of constant data that {op} reads dequantized"
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "is_wrong"),
+    [
+        ((1, 1, 5), {}, False),
+        ((1, 1, 4), {"pads": [0, 1]}, True),
+        ((1, 1, 4), {"pads": [1, 1]}, False),
+        ((1, 1, 4), {"pads": [0, 1], "kernel_shape": [1]}, True),
+        ((1, 1, 5), {"kernel_shape": [1]}, False),
+        ((1, 1, 3), {"pads": [1, 1], "kernel_shape": [1]}, True),
+        ((1, 1, 6), {"pads": [0, 1], "strides": [3], "dilations": [2]}, True),
+        ((1, 1, 6), {"pads": [0, 1], "strides": [3], "dilations": [3]}, False),
+        ((1, 1, 5, 4), {"pads": [0, 0, 0, 1], "kernel_shape": [1, 1], "strides": [2, 2]}, True),
+        ((1, 1, 5, 5), {"pads": [0, 0, 0, 1], "kernel_shape": [1, 2], "strides": [2, 2]}, False),
+        ((1, 1, "N"), {}, True),
+        ((1, 1, 5), {"auto_pad": "VALID"}, True),
+        ((1, 1, 4), {"pads": [0, 1], "kernel_shape": [1], "ceil_mode": 0}, False),
+    ],
+)
+def test_pools_whose_last_window_begins_in_the_padding(shape: tuple, attributes: dict, is_wrong: bool) -> None:
+    stated = {"ceil_mode": 1, "kernel_shape": [2], "strides": [2], **attributes}
+    node = pt.op("MaxPool", pt.variable("x", "float32", shape), **stated)
+    assert bool(hazards._max_pool(node)) is is_wrong

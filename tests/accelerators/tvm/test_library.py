@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from accelerators.errors import AcceleratorUnavailable
+from accelerators.tvm.machine import library
 from accelerators.tvm.machine.short_import import HOOKS, short_import
 
 pytest.importorskip("tvm")
@@ -88,3 +91,15 @@ def test_two_threads_import_at_once() -> None:
     go_on.set()
     thread.join()
     assert inside.is_set() and registry.list_global_func_names is listed and HOOKS not in os.environ
+
+
+@pytest.mark.parametrize(("version", "is_old"), [("0.26.9", True), ("0.27.0", False), ("0.27.dev0", False), ("1.2", False)])
+def test_a_version_that_is_too_old_is_an_error(version: str, is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(__version__=version)
+    monkeypatch.setattr(library, "importlib", SimpleNamespace(import_module=lambda name: module))
+    monkeypatch.setattr(library, "OLDEST", (0, 27))
+    if is_old:
+        with pytest.raises(AcceleratorUnavailable, match=r"TVM 0.26.9 is too old[\s\S]*pip install 'apache-tvm[^']*>=0.27'"):
+            library.tvm.__wrapped__()
+    else:
+        assert library.tvm.__wrapped__() is module

@@ -93,3 +93,16 @@ def test_a_size_that_is_kept_no_more_frees_its_memory(monkeypatch: pytest.Monkey
     for rows in (1, 2):
         model(np.ones((rows, 512), np.float32))
     assert freed == [1]
+
+
+def test_a_pool_is_emptied_before_it_holds_more_than_the_least() -> None:
+    kept = Counted()
+    for size, needed in (("half", LEAST // 2), ("rest", LEAST - LEAST // 2)):
+        kept.note(size, needed)
+    assert kept.freed == 0
+    kept.note("one", 1)
+    assert kept.freed == 1
+    kept.note("half", LEAST // 2)
+    assert kept.freed == 1, "it was forgotten, and is counted again"
+    kept.note("all", LEAST)
+    assert kept.freed == 1, "two of the largest fit"

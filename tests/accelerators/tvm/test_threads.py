@@ -216,6 +216,27 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("said", "count", "fast"),
+    [
+        ({"hw.perflevel0.physicalcpu": "6\n", "hw.physicalcpu": "8\n"}, 10, 6),
+        ({"hw.physicalcpu": "8\n"}, 10, 8),
+        ({"hw.perflevel0.physicalcpu": "1"}, 10, 1),
+        ({"hw.perflevel0.physicalcpu": "0"}, 10, 1),
+        ({"hw.perflevel0.physicalcpu": "many"}, 10, 10),
+        ({}, None, 1),
+        ({}, 1, 1),
+    ],
+)
+def test_the_fast_cores_of_a_mac(monkeypatch: pytest.MonkeyPatch, said: dict[str, str], count: int | None, fast: int) -> None:
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, int(command[-1] not in said), said.get(command[-1], ""))
+
+    monkeypatch.setattr(cores.subprocess, "run", run)
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert cores._reported.__wrapped__() == fast
+
+
 def test_of_two_threads_of_a_core_one(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cores.default_threads() == 4
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)

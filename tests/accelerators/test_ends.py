@@ -1,0 +1,53 @@
+"""The end of the interpreter waits for what is inside a device, and no longer than it has to."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from accelerators.process import ending
+from accelerators.process.ending import Door
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    happened: list[str] = []
+    monkeypatch.setattr(ending, "_last", [lambda: happened.append("closed")])
+    return happened
+
+
+@pytest.mark.parametrize("own", [0, 2])
+def test_nobody_else_inside_is_not_waited_for(events: list[str], monkeypatch: pytest.MonkeyPatch, own: int) -> None:
+    monkeypatch.setattr(ending, "PATIENCE", 5.0)
+    door, begun = Door(), time.monotonic()
+    for _ in range(own):
+        door.enter()
+    door.close()
+    assert events == ["closed"] and time.monotonic() - begun < 4
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_others_inside_are_waited_for_as_long_as_patience_lasts(
+    events: list[str], monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    monkeypatch.setattr(ending, "PATIENCE", 30.0 if leaves else 0.05)
+    door, inside, end = Door(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        door.enter()
+        inside.set()
+        end.wait(0.1 if leaves else 30)
+        events.append("left")
+        door.leave()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    begun = time.monotonic()
+    door.close()
+    assert time.monotonic() - begun < 20
+    end.set()
+    thread.join()
+    assert events == (["left", "closed"] if leaves else ["closed", "left"])
