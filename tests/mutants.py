@@ -1,41 +1,70 @@
 """Mutation testing: small changes to the product's code, drawn by chance, each of which some test has to notice.
 
-    python -m tests.mutants --map            record which tests run which lines (the quick tests once, under coverage)
-    python -m tests.mutants --count 150      draw so many changes, run the tests of the changed line, list what nobody noticed
+    python -m tests.mutants --map                    record which tests run which lines (the quick tests once, under coverage)
+    python -m tests.mutants --map --tests tests/cli  record these tests once more, as they are now
+    python -m tests.mutants --count 150              draw so many changes, run the tests of each, list those that nobody noticed
+    python -m tests.mutants --at passes/bulky.py:31  all changes of one line (with --tests: held against these tests)
 
-`--under graph,passes` draws from these folders alone and `--tests` records these tests alone. The changed tree is a copy; the
-checkout stays as it is. Needs the extra `mutants`."""
+`--under graph,passes` draws from these folders alone. A map belongs to the commit that was checked out when it was recorded;
+lines are found again in later ones. The changed tree is a copy; the checkout stays as it is. Needs the extra `mutants`."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import difflib
+import gc
+import importlib.util
+import os
 import random
+import re
+import resource
+import select
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "mutants"
 TREE = HOME / "tree"
-MAP = HOME / "coverage"
+MAPS = HOME / "maps"
 PRODUCT = ("graph", "passes", "partition", "accelerators", "partita")
 
 WANTED = 0.92
 """The share of changes that tests have to notice."""
 
-SECONDS = 300.0
-"""The time that the tests of one change may take; a change that makes them take longer is noticed."""
+MOST = 200
+"""The number of tests that run for one change."""
 
-MOST = 400
-"""The number of tests that run for one change, those of the fewest lines first."""
+SECONDS = 600.0
+"""The time that the tests of one change may take together; it is unnoticed if all of them passed until then."""
+
+HANGS = 60.0
+"""The processor time of one test, in seconds, after which its process ends: the change is noticed."""
+
+SILENT = 600.0
+"""The time of one test, in seconds, after which its process is ended: the change is noticed."""
+
+MEMORY = 64 << 30
+"""The address space of a changed program, in bytes."""
+
+FIRST, MOST_ANEW = 12, 60
+"""The number of tests that run first, and in all, for a change that needs a new process."""
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -77,7 +106,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for line in lines:
         starts.append(starts[-1] + len(line))
     name = path.relative_to(ROOT).as_posix()
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(ast.parse(text)):
         changed = _changed(node)
         if changed is None or not isinstance(node, ast.expr) or node.end_lineno != node.lineno:
             continue
@@ -85,6 +114,24 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         first, last = (len(line[:offset].decode()) for offset in (node.col_offset, node.end_col_offset or 0))
         start = starts[node.lineno - 1]
         yield Mutant(name, node.lineno, text[start + first : start + last], f"({ast.unparse(changed)})", start + first)
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and what is inside of it, without what has no effect on a result: types, slots, the size of a cache, and the
+    assertion of `zip(strict=True)`."""
+    yield node
+    for field, child in ast.iter_fields(node):
+        if field in ("annotation", "returns") or (field == "test" and isinstance(node, ast.If) and _is_for_types(child)):
+            continue
+        for inner in child if isinstance(child, list) else [child]:
+            if isinstance(inner, ast.keyword) and inner.arg in ("slots", "maxsize", "strict"):
+                continue
+            if isinstance(inner, ast.AST):
+                yield from _nodes(inner)
+
+
+def _is_for_types(test: ast.AST) -> bool:
+    return ast.unparse(test) == "TYPE_CHECKING"
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
@@ -114,97 +161,384 @@ def _is_text(node: ast.BinOp) -> bool:
     return any(not isinstance(getattr(text, "value", ""), (int, float)) for text in texts)
 
 
-def drawn(count: int, seed: int, under: Sequence[str]) -> list[Mutant]:
-    """So many changes by chance, each place as likely as any other."""
-    files = sorted(path for folder in under for path in (ROOT / folder).rglob("*.py"))
-    every = [mutant for path in files for mutant in mutants_of(path)]
-    return random.Random(seed).sample(every, min(count, len(every)))
+def every_mutant(under: Iterable[str]) -> list[Mutant]:
+    """All changes of the files in these folders."""
+    return [mutant for folder in under for path in sorted((ROOT / folder).rglob("*.py")) for mutant in mutants_of(path)]
+
+
+def lines_of(mutant: Mutant) -> Iterator[dict[str, set[int]]]:
+    """Lines of files whose tests may notice the change, those that tell most first: the line itself, its statement, its function.
+    A line that runs when its module is imported has those of the functions that mention its name, then of the whole file."""
+    tree = ast.parse((ROOT / mutant.path).read_text("utf-8"))
+    around = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    around.sort(key=lambda node: node.lineno)
+    functions = [node for node in around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    inside = [node for node in functions if mutant.line >= node.body[0].lineno]
+    if inside:
+        statement = around[-1]
+        body = getattr(statement, "body", None)
+        last = body[0].lineno - 1 if body else statement.end_lineno or 0
+        yield {mutant.path: {mutant.line}}
+        yield {mutant.path: set(range(statement.lineno, last + 1))}
+        yield {mutant.path: _body(inside[-1])}
+    elif functions:
+        yield {mutant.path: _body(functions[-1])}
+    else:
+        names = frozenset(_names(around))
+        yield {path: lines for path in _files() if (lines := _mentions(path, names))}
+    yield {mutant.path: set().union(*(lines for _, lines in _functions(mutant.path)))}
+
+
+def _names(around: Sequence[ast.stmt]) -> Iterator[str]:
+    """The name of the class around, or else those that the statement defines."""
+    if around and isinstance(around[0], ast.ClassDef):
+        yield around[0].name
+    elif around:
+        for target in getattr(around[-1], "targets", [getattr(around[-1], "target", around[-1])]):
+            yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))
+
+
+def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[int]:
+    return set(range(function.body[0].lineno, (function.end_lineno or 0) + 1))
+
+
+@cache
+def _files() -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@cache
+def _functions(path: str) -> list[tuple[str, set[int]]]:
+    """The functions of a file: their text and the lines of their bodies."""
+    text = (ROOT / path).read_text("utf-8")
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    lines = text.splitlines()
+    return [("\n".join(lines[node.body[0].lineno - 1 : node.end_lineno]), _body(node)) for node in functions]
+
+
+@cache
+def _mentions(path: str, names: frozenset[str]) -> set[int]:
+    """The lines of the functions in a file that mention one of the names."""
+    if not names:
+        return set()
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+    return set().union(*(lines for text, lines in _functions(path) if pattern.search(text)))
+
+
+class Map:
+    """Which tests ran which lines of one commit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.commit = path.name.partition("-")[0]
+        with closing(sqlite3.connect(path)) as data:
+            asked = (
+                "select context, sum(length(numbits)) from line_bits join context on context.id = context_id "
+                "where context != '' group by context"
+            )
+            self.sizes: Counter[str] = Counter()
+            for name, size in data.execute(asked):
+                self.sizes[name.partition("|")[0]] += size
+        command = ["git", "diff", "--name-only", self.commit]
+        self.changed = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+
+    def tests(self, path: str, lines: Collection[int]) -> set[str]:
+        """The tests that ran one of these lines, which are counted as the file is now."""
+        earlier = self._earlier(path, lines)
+        return {name for name, ran in self._ran(path) if not earlier.isdisjoint(ran)}
+
+    @cache  # noqa: B019
+    def _ran(self, path: str) -> list[tuple[str, frozenset[int]]]:
+        from coverage.numbits import numbits_to_nums
+
+        asked = (
+            "select context, numbits from line_bits join file on file.id = file_id "
+            "join context on context.id = context_id where file.path = ? and context != ''"
+        )
+        with closing(sqlite3.connect(self.path)) as data:
+            rows = data.execute(asked, (path,)).fetchall()
+        return [(name.partition("|")[0], frozenset(numbits_to_nums(bits))) for name, bits in rows]
+
+    def _earlier(self, path: str, lines: Collection[int]) -> set[int]:
+        """The lines of the recorded file that these were, or that stood where they are now."""
+        if path not in self.changed:
+            return set(lines)
+        earlier: set[int] = set()
+        for kind, first, last, now_first, now_last in self._changes(path):
+            for line in lines:
+                if now_first < line <= now_last:
+                    earlier.update([line - now_first + first] if kind == "equal" else range(first, last + 2))
+        return earlier
+
+    @cache  # noqa: B019
+    def _changes(self, path: str) -> list[tuple[str, int, int, int, int]]:
+        command = ["git", "show", f"{self.commit}:{path}"]
+        before = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+        now = (ROOT / path).read_text("utf-8").splitlines()
+        return difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes()
 
 
 def record(tests: Sequence[str]) -> None:
     """Run the quick tests under coverage, each line with the tests that ran it."""
-    HOME.mkdir(parents=True, exist_ok=True)
+    MAPS.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    data = MAPS / f"{commit}-{time.time_ns()}"
     settings = HOME / "coveragerc"
-    sources = "\n    ".join(str(ROOT / folder) for folder in PRODUCT)
-    settings.write_text(f"[run]\nsource =\n    {sources}\ndata_file = {MAP}\n", "utf-8")
+    sources = "\n    ".join(PRODUCT)
+    settings.write_text(f"[run]\nrelative_files = True\nsource =\n    {sources}\ndata_file = {data}\n", "utf-8")
     options = ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "auto", *options, *tests], cwd=ROOT, check=False)
 
 
-def tests_of(mutant: Mutant) -> list[str]:
-    """The tests that ran the line, those that run the fewest lines first."""
-    from coverage.numbits import numbits_to_nums
-
-    asked = (
-        "select context.context, line_bits.numbits, context.id from line_bits join file on file.id = file_id "
-        "join context on context.id = context_id where file.path = ?"
-    )
-    with sqlite3.connect(MAP) as data:
-        rows = data.execute(asked, (str(ROOT / mutant.path),)).fetchall()
-        names = {number: name.partition("|")[0] for name, bits, number in rows if mutant.line in numbits_to_nums(bits)}
-        asked = "select sum(length(numbits)) from line_bits where context_id = ?"
-        lines = {number: data.execute(asked, (number,)).fetchone()[0] for number in names}
-    by_lines = sorted(names, key=lines.__getitem__)
-    return list(dict.fromkeys(names[number] for number in by_lines if names[number]))[:MOST]
-
-
-def passes(tests: Sequence[str]) -> bool:
-    """True if all these tests pass in the copied tree, in time."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", *tests]
-    try:
-        return subprocess.run(command, cwd=TREE, capture_output=True, timeout=SECONDS, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
+    """The tests that run the line, or what is nearest to it that any test runs. Those that run few lines are first, and of the
+    cases of one function few before the first of others."""
+    for places in lines_of(mutant):
+        tests = {test for each in maps for path, lines in places.items() for test in each.tests(path, lines)}
+        if tests:
+            break
+    sizes = {test: max(each.sizes[test] for each in maps) for test in tests if (ROOT / test.partition("::")[0]).is_file()}
+    seen: Counter[str] = Counter()
+    order = {}
+    for test in sorted(sizes, key=lambda test: (sizes[test], test)):
+        seen[test.partition("[")[0]] += 1
+        order[test] = sizes[test] * seen[test.partition("[")[0]]
+    return sorted(order, key=order.__getitem__)[:MOST]
 
 
-def survives(mutant: Mutant) -> str | None:
-    """Why nothing noticed the change; None if a test did."""
-    tests = tests_of(mutant)
-    if not tests:
-        return "no test runs the line"
+class Trials:
+    """A plugin of pytest that tries changes once all tests are collected: each in a forked process, in which the code of the
+    changed function is replaced. A change of what runs when a module is imported is tried in a new process."""
+
+    def __init__(self, chosen: Mapping[Mutant, Sequence[str]]) -> None:
+        self.chosen = chosen
+        self.unnoticed: dict[Mutant, str] = {}
+        """Why nothing noticed a change."""
+        self.sound: set[str] = set()
+        """Tests that pass without any change."""
+        self.broken: set[str] = set()
+        """Tests that fail without any change: nobody asks what they say of a changed tree."""
+        self._events: int | None = None
+        self._items: dict[str, pytest.Item] = {}
+        self._functions: dict[str, list[FunctionType]] = {}
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try all changes, in place of running all tests."""
+        self._items = {item.nodeid: item for item in session.items}
+        gc.unfreeze()
+        for function in gc.get_objects():
+            if type(function) is FunctionType:
+                self._functions.setdefault(function.__code__.co_filename, []).append(function)
+        gc.freeze()
+        begun = time.monotonic()
+        for number, (mutant, tests) in enumerate(self.chosen.items(), 1):
+            killer, why = self._tried(mutant, tests)
+            if killer is None:
+                self.unnoticed[mutant] = why
+            noticed = f"unnoticed ({why})" if killer is None else f"noticed by {killer}"
+            print(f"{number}, {time.monotonic() - begun:.0f} s: {mutant}: {noticed}", flush=True)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self._events is not None:
+            os.write(self._events, f"failed {report.nodeid}\n".encode("utf-8", "backslashreplace"))
+
+    def _tried(self, mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, str]:
+        """The test that notices a change; None, and how many passed."""
+        expanded = [name for test in tests for name in ([test] if "::" in test else self._in_file(test))]
+        names = [name for name in dict.fromkeys(expanded) if name in self._items]
+        while remaining := [name for name in names if name not in self.broken]:
+            with changed(mutant) as text:
+                failed, begun = self._failing(remaining, mutant, text)
+            if not failed:
+                return None, f"{begun} of {len(names)} tests pass"
+            broken = [] if self.sound.issuperset(failed) else self._failing(failed)[0]
+            if not broken:
+                self.sound.update(failed)
+                return failed[0], ""
+            print(f"fails without any change: {broken[0]}", flush=True)
+            self.broken.add(broken[0])
+        return None, "no test runs the line"
+
+    def _in_file(self, path: str) -> list[str]:
+        return [name for name in self._items if name.partition("::")[0] == path]
+
+    def _failing(self, tests: Sequence[str], mutant: Mutant | None = None, text: str = "") -> tuple[Sequence[str], int]:
+        """The first of these tests that fails, ends its process or does not end, none if all pass; and how many began."""
+        functions = [] if mutant is None else self._changed_functions(mutant, text)
+        if functions is None:
+            return self._failing_anew(tests)
+        sys.stdout.flush()
+        events, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(events)
+            self._run(tests, functions, theirs)
+        os.close(theirs)
+        written, end, late = b"", time.monotonic() + SECONDS, False
+        try:
+            while select.select([events], [], [], min(SILENT, max(0.0, end - time.monotonic())))[0]:
+                if not (part := os.read(events, 1 << 16)):
+                    break
+                written += part
+            else:
+                late = time.monotonic() >= end
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(events)
+        lines = [line.partition(" ") for line in written.decode("utf-8", "replace").splitlines()]
+        begun, failed = ([test for kind, _, test in lines if kind == asked] for asked in ("begun", "failed"))
+        if failed:
+            return failed[:1], len(begun)
+        if late or any(kind == "ended" for kind, _, _ in lines):
+            return (), len(begun)
+        return [begun[-1] if begun else tests[0]], len(begun)
+
+    def _changed_functions(self, mutant: Mutant, text: str) -> list[tuple[FunctionType, CodeType]] | None:
+        """The functions that a change is in and their new code; None where it is in none of a module that is imported already."""
+        path = str(TREE / mutant.path)
+        if not any(getattr(module, "__file__", None) == path for module in list(sys.modules.values())):
+            return []
+        codes = dict(_codes(compile(text, path, "exec", dont_inherit=True)))
+        functions = []
+        for function in self._functions.get(path, ()):
+            old = function.__code__
+            new = codes.get((old.co_qualname, old.co_firstlineno))
+            if new is not None and new != old:
+                if new.co_freevars != old.co_freevars:
+                    return None
+                functions.append((function, new))
+        return functions or None
+
+    def _run(self, tests: Sequence[str], functions: Iterable[tuple[FunctionType, CodeType]], events: int) -> None:
+        """Run tests as the process of one change, and end it."""
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            output = os.open(HOME / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for stream in (1, 2):
+                os.dup2(output, stream)
+            for function, code in functions:
+                function.__code__ = code
+            self._events = events
+            items = [self._items[test] for test in tests]
+            session = items[0].session
+            for item, following in zip(items, [*items[1:], None]):
+                os.write(events, f"begun {item.nodeid}\n".encode("utf-8", "backslashreplace"))
+                signal.setitimer(signal.ITIMER_PROF, HANGS)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
+                    break
+            else:
+                os.write(events, b"ended \n")
+        finally:
+            os._exit(0)
+
+    def _failing_anew(self, tests: Sequence[str]) -> tuple[Sequence[str], int]:
+        """Tests one of which fails in a new process, in which all modules are imported again."""
+        for batch in filter(None, (tests[:FIRST], tests[FIRST:MOST_ANEW])):
+            options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={HOME / 'temporary'}"]
+            command = [sys.executable, "-m", "pytest", *options, *batch]
+            with open(HOME / "output", "w") as output:
+                run = subprocess.Popen(command, cwd=TREE, stdout=output, stderr=output, start_new_session=True)
+            try:
+                if run.wait(SECONDS) != 0:
+                    return batch, len(batch)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+        return (), min(len(tests), MOST_ANEW)
+
+
+def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    """A code object and all inside of it, by their names and first lines."""
+    yield (code.co_qualname, code.co_firstlineno), code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@contextmanager
+def changed(mutant: Mutant) -> Iterator[str]:
+    """The changed file in the copied tree, for as long as the context is open."""
     path = TREE / mutant.path
-    original = path.read_text("utf-8")
-    path.write_text(mutant.apply(original), "utf-8")
+    original, times = path.read_text("utf-8"), path.stat()
+    compiled = Path(importlib.util.cache_from_source(str(path)))
+    compiled.unlink(missing_ok=True)
+    text = mutant.apply(original)
+    path.write_text(text, "utf-8")
     try:
-        return f"{len(tests)} tests pass" if passes(tests) else None
+        yield text
     finally:
+        compiled.unlink(missing_ok=True)
         path.write_text(original, "utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def tried(chosen: Mapping[Mutant, Sequence[str]]) -> dict[Mutant, str]:
+    """Why nothing noticed a change, of those that nothing noticed."""
+    import pytest
+
+    files = sorted({test.partition("::")[0] for tests in chosen.values() for test in tests})
+    trials = Trials(chosen)
+    os.chdir(TREE)
+    sys.path[0] = os.environ["PYTHONPATH"] = str(TREE)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    options = ["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-header", f"--basetemp={HOME / 'temporary'}"]
+    if files:
+        pytest.main([*options, *files], plugins=[trials])
+    return trials.unnoticed
 
 
 def copy_tree() -> None:
-    """The files that git knows, beside the checkout."""
-    shutil.rmtree(TREE, ignore_errors=True)
+    """The files that git knows, beside the checkout. What is there already and the same stays, with what was compiled of it."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            (TREE / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, TREE / name)
+    files = {name for name in listed if (ROOT / name).is_file()}
+    for path in [path for path in TREE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]:
+        if path.relative_to(TREE).as_posix() not in files:
+            path.unlink()
+    for name in files:
+        source, copy = ROOT / name, TREE / name
+        if not copy.exists() or copy.read_bytes() != source.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record or draw, as asked; 1 if too few changes were noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--map", action="store_true", help="record which tests run which lines")
-    parser.add_argument("--tests", default="tests", help="the tests to record, separated by commas")
+    parser.add_argument("--tests", help="the tests to record or to run, separated by commas")
     parser.add_argument("--count", type=int, default=150, help="how many changes are drawn")
     parser.add_argument("--seed", type=int, help="what they are drawn by; by default something new each time")
     parser.add_argument("--under", default=",".join(PRODUCT), help="the folders that are changed, separated by commas")
+    parser.add_argument("--at", help="the lines whose changes are tried, as FILE:LINE, separated by commas")
     asked = parser.parse_args(arguments)
-    if asked.map or not MAP.exists():
-        record(asked.tests.split(","))
+    tests = asked.tests.split(",") if asked.tests else None
+    if asked.map or not (tests or any(MAPS.glob("*-*"))):
+        record(tests or ["tests"])
+        if asked.map:
+            return 0
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
+    every = every_mutant(asked.under.split(","))
+    if asked.at:
+        places = set(asked.at.split(","))
+        chosen = [mutant for mutant in every if f"{mutant.path}:{mutant.line}" in places]
+    else:
+        chosen = random.Random(seed).sample(every, min(asked.count, len(every)))
+    maps = [] if tests else [Map(path) for path in sorted(MAPS.glob("*-*"))]
     copy_tree()
-    unnoticed, begun = [], time.monotonic()
-    chosen = drawn(asked.count, seed, asked.under.split(","))
-    if not passes(list(dict.fromkeys(test for mutant in chosen[:3] for test in tests_of(mutant)))):
-        print("the tests fail, or take too long, without any change", file=sys.stderr)
-        return 2
-    for number, mutant in enumerate(chosen, 1):
-        why = survives(mutant)
-        if why is not None:
-            unnoticed.append(mutant)
-            print(f"unnoticed ({why}): {mutant}", flush=True)
-        print(f"{number} of {len(chosen)}, {number - len(unnoticed)} noticed, {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    unnoticed = tried({mutant: tests or tests_of(mutant, maps) for mutant in chosen})
     share = 1 - len(unnoticed) / max(1, len(chosen))
     print(f"seed {seed}: {share:.1%} of {len(chosen)} changes were noticed; {WANTED:.0%} are asked for")
     for mutant in unnoticed:

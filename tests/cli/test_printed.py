@@ -31,13 +31,13 @@ OWN = {
     "diagnose": {"--against": "reference", "--runs": 2},
     "reduce": {"--against": "reference", "--most": 400, "--repeats": 1},
     "capsule": {"--subgraph": "0", "--against": "reference"},
-}  # fmt: skip
+}
 
 LEAST = {
     "--seed": 0, "run --profile": 0, "run --calls": 0, "bench --threads": 1, "bench --batch": 1, "bench --streams": 1,
     "bench --iterations": 1, "bench --warmup": 0, "bench --profile": 0, "precision --calls": 1, "diagnose --runs": 1,
     "map --workers": 1, "reduce --most": 1, "reduce --repeats": 1, "--min-size": 1, "--max-subgraphs": 0,
-}  # fmt: skip
+}
 
 
 def options(verb: str) -> dict[str, argparse.Action]:
@@ -77,10 +77,10 @@ def test_the_cache_as_a_table(partita: Command, tmp_path: Path, monkeypatch: pyt
     assert lines[0] == ".: 1 entry"
     assert [cell.strip() for cell in lines[2].split("┃")] == [
         "", "model", "subgraph", "key", "device", "ops", "code", "compiled in", "last used", "",
-    ]  # fmt: skip
+    ]
     assert [cell.strip() for cell in lines[4].split("│")] == [
         "", "net", "cpu_0", "0" * 12, "cpu", "3", "2.0 KiB", "1.25 s", "2024-03-05 06:07", "",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
