@@ -32,6 +32,7 @@ from graph.graph import Graph
 from graph.interpret import interpret
 from graph.types import TensorType, numpy_dtype
 from passes.contradictions import DeclaredMismatch
+from passes.deciding import INDEXED
 from passes.infer import infer, without_declared
 from passes.infer.contract import Contract
 from passes.infer.reading import Reading
@@ -128,13 +129,14 @@ class SpecializedSubgraph(CompiledSubgraph):
         return results
 
     def _nothing(self, shapes: Shapes, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:
-        """The results of a size of 0, of which most have no numbers: nothing is compiled for them."""
+        """The results of a size of 0, of which most have no numbers: nothing is compiled for them. Indices are looked at all the
+        same: none is inside of nothing."""
         self._rows.last = ()
         at_host = None if out is None else [None if wanted is ON_DEVICE else wanted for wanted in out]
         constants = {id(node.value) for node in self.graph.nodes if node.value is not None}
         reading = Reading(self.graph, shapes)
         known = {}
-        for entry in (entry for node in self.graph.nodes if node.is_op for entry in node.outputs):
+        for entry in (entry for node in self.graph.nodes if node.is_op and node.op not in INDEXED for entry in node.outputs):
             sizes = reading.sizes(entry)
             numbers = [] if sizes is None else [size for size in sizes if isinstance(size, int)]
             if 0 in numbers and sizes is not None and len(numbers) == len(sizes) and isinstance(entry.type, TensorType):

@@ -35,27 +35,26 @@ def reshape(c: Context) -> Sequence[Sizes]:
         raise Unknown("the shape that is asked for")
     copies = not c.attribute("allowzero", 0)
     for d, size in enumerate(target):
+        if isinstance(size, int):
+            c.at_least(size, -1, "a size that is asked for and -1")
         if copies and isinstance(size, int) and size == 0:
             c.at_least(len(data), d + 1, "the rank of the data and a dimension that is kept")
     wanted = [data[d] if isinstance(size, int) and size == 0 and copies else size for d, size in enumerate(target)]
-    open_ones = [d for d, size in enumerate(wanted) if size is None or (isinstance(size, int) and size == -1)]
-    if len(open_ones) > 1:
-        return [tuple([c.unknown(f"size {d}") if d in open_ones else size for d, size in enumerate(wanted)])]  # type: ignore[misc]
-    count = math.prod(data)
+    open_ones = [d for d, size in enumerate(target) if isinstance(size, int) and size == -1]
+    c.at_least(1, len(open_ones), "one and the sizes that are left open")
+    try:
+        is_known = all(size is not None and (isinstance(size, int) or c.usually(size, 1 if copies else 0)) for size in target)
+    except Unknown:  # Values decide whether such a size is copied, or left open.
+        is_known = False
+    if not is_known:
+        are_stated = [isinstance(size, int) and size >= 0 for size in target]
+        return [tuple([wanted[d] if is_stated else c.unknown(f"size {d}") for d, is_stated in enumerate(are_stated)])]  # type: ignore[misc]
     if open_ones:
         others: list[AnySize] = [size for d, size in enumerate(wanted) if d not in open_ones]  # type: ignore[misc]
-        wanted[open_ones[0]] = _left(data, others)
-    c.equal(math.prod(wanted), count, "the numbers of elements before and after")  # type: ignore[arg-type]
+        c.at_least(math.prod(others), 1, "the sizes beside the one that is left open and 1")
+        wanted[open_ones[0]] = math.prod(data) // math.prod(others)
+    c.equal(math.prod(wanted), math.prod(data), "the numbers of elements before and after")  # type: ignore[arg-type]
     return [tuple(wanted)]  # type: ignore[arg-type]
-
-
-def _left(data: Sizes, others: Sequence[AnySize]) -> AnySize:
-    """The size that a Reshape leaves open. Where as many sizes are 0 on both sides, it follows from the others."""
-    given = [size for size in data if not (isinstance(size, int) and size == 0)]
-    asked = [size for size in others if not (isinstance(size, int) and size == 0)]
-    if len(data) - len(given) != len(others) - len(asked):
-        return 0
-    return math.prod(given) // math.prod(asked)
 
 
 @rule("Flatten")

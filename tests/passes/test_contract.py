@@ -54,6 +54,12 @@ def heads(node: Node, count: int) -> Node:
     return pt.op("Reshape", node, pt.op("Concat", batch, integers(count, -1), axis=0))
 
 
+def four_fewer(node: Node) -> Node:
+    """As many columns as there are rows, but four: of none the number is kept, and of -1 left open, as that of the rows is."""
+    columns = pt.op("Sub", pt.op("Shape", node, end=1), integers(4))
+    return pt.op("Reshape", node, pt.op("Concat", integers(-1), columns, axis=0))
+
+
 def parts(node: Node, *sizes: int) -> Node:
     """A dimension split into these parts."""
     names = tuple([f"part{i}" for i in range(len(sizes))])
@@ -126,6 +132,13 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
     "Split": (lambda: parts(x("N"), 2, 3), [(5,)], [(6,), (4,)], "the sum of the parts and the whole"),
     "Reshape": (
         lambda: pt.op("Reshape", x("N"), integers(2, -1)), [(4,), (0,)], [(5,)], "the numbers of elements before and after",
+    ),
+    "Reshape, two open": (
+        lambda: four_fewer(x("N", 4)), [(5, 4), (4, 4)], [(3, 4)], "one and the sizes that are left open do not go together: 1",
+    ),
+    "Reshape, nothing": (
+        lambda: pt.op("Reshape", x("N", "T", 4), integers(0, -1)), [(2, 0, 4), (2, 3, 4)], [(0, 3, 4)],
+        "the sizes beside the one that is left open and 1 do not go together",
     ),
     "heads": (lambda: heads(x("N", "T", "E"), 4), [(2, 3, 8)], [(2, 3, 9)], "the numbers of elements before and after"),
     "Expand": (

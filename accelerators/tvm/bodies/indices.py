@@ -1,9 +1,9 @@
 """Indices that a model computes or is given: looked at before a kernel goes where they say.
 
 Each op that reads memory at indices gets a node before it that holds every index against the size of its dimension, and counts
-negative ones from the end. An index outside is an error while the model runs; without this the kernel would read, or write,
-whatever lies there. On a GPU, where a kernel cannot complain, the index is brought to the dimension's border, and a second node
-says by its number whether one was outside; the host reads that number with the results."""
+negative ones from the end where the op does. An index outside is an error while the model runs; without this the kernel would
+read, or write, whatever lies there. On a GPU, where a kernel cannot complain, the index is brought to the dimension's border, and
+a second node says by its number whether one was outside; the host reads that number with the results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ from graph.types import TensorType
 from passes.deciding import INDEXED
 
 INDICES = "Indices"
-"""The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension."""
+"""The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension; `signed` ones
+are counted from the end where they are negative."""
 
 OUTSIDE = "IndicesOutside"
 """The op that says by one number whether an index is outside: 1 if so, else 0."""
+
+
+UNSIGNED = frozenset(("MaxUnpool", "RoiAlign"))
+"""Ops whose indices are not counted from the end where they are negative: these are outside."""
 
 
 def is_indices(node: Node) -> bool:
@@ -36,7 +41,7 @@ def is_indices(node: Node) -> bool:
 def check_indices(graph: Graph) -> Graph:
     """The graph with a node before each op that reads or writes at indices. CompileError where a constant index is outside, or
     where the sizes that bound computed ones are unknown. Linear."""
-    checked: dict[tuple[NodeEntry, tuple[Size, ...]], NodeEntry] = {}
+    checked: dict[tuple[NodeEntry, tuple[Size, ...], bool], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)
@@ -51,9 +56,10 @@ def check_indices(graph: Graph) -> Graph:
                 raise CompileError(wrong, where=f"node {node.name!r} ({node.op})")
             if read.node.value is None:
                 assert sizes is not None
-                if (read, sizes) not in checked:
-                    checked[read, sizes] = _check(node, read, sizes)
-                inputs = (*rebuilt.inputs[:slot], checked[read, sizes], *rebuilt.inputs[slot + 1 :])
+                key = (read, sizes, node.op in UNSIGNED)
+                if key not in checked:
+                    checked[key] = _check(node, read, sizes)
+                inputs = (*rebuilt.inputs[:slot], checked[key], *rebuilt.inputs[slot + 1 :])
                 rebuilt = rebuilt.evolve(inputs=inputs)
         rewriter.keep(node, rebuilt)
 
@@ -95,7 +101,8 @@ def outside(node: Node) -> str | None:
     for number, size in zip(value.reshape(-1, len(sizes)).T, sizes):
         if not isinstance(size, int):  # `sizing` notes it as a condition, and the op is asked about again for each size
             continue
-        wrong = next((int(n) for n in (number.min(), number.max()) if not -size <= n < size), None)
+        least = 0 if node.op in UNSIGNED else -size
+        wrong = next((int(n) for n in (number.min(), number.max()) if not least <= n < size), None)
         if wrong is not None:
             return f"index {wrong} is outside of a dimension of {size}"
     return None
@@ -118,5 +125,6 @@ def _sizes(node: Node) -> tuple[Any, ...] | None:
 
 def _check(node: Node, read: NodeEntry, sizes: tuple[Size, ...]) -> NodeEntry:
     name = f"{node.name}_indices"
-    check = Node(name, INDICES, (read,), {"sizes": list(sizes)}, (name,), (read.type,), CALL_DOMAIN, affinity=node.affinity)
+    bounds = {"sizes": list(sizes), "signed": int(node.op not in UNSIGNED)}
+    check = Node(name, INDICES, (read,), bounds, (name,), (read.type,), CALL_DOMAIN, affinity=node.affinity)
     return check[0]

@@ -40,6 +40,7 @@ from graph.names import unique
 from graph.node import Node, NodeEntry
 from graph.rewrite import Rewriter
 from graph.types import TensorType
+from passes.infer import infer
 
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
@@ -118,12 +119,21 @@ def sized(graph: Graph, has_floors: bool = True) -> Sized:
     while True:
         symbols = Symbols(graph, grains)
         try:
-            return _sized(graph, symbols, has_floors)
+            result = _sized(graph, symbols, has_floors)
+            return result if is_for_any_size(result.graph) else _of_one_size(graph, result)
         except Indivisible as error:
             wanted = coarser(grains, error, symbols.images)
             if wanted is None:
                 raise
             grains = wanted
+
+
+def _of_one_size(graph: Graph, result: Sized) -> Sized:
+    """The graph whole, typed with the only sizes that fit it. It goes the way of graphs of static sizes, where two ops that their
+    results' types alone tell apart would be taken for one."""
+    given = {node.name: sizes for node, sizes in zip(graph.inputs, result.inputs, strict=True)}
+    typed = infer(graph, given)  # type: ignore[arg-type]
+    return attrs.evolve(result, graph=typed, of_sizes=(), lent=(), handed_out=frozenset(), known={})
 
 
 def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:

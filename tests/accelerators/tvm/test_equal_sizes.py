@@ -119,3 +119,24 @@ def test_the_least_of_sizes_that_are_one_less() -> None:
     falls = S[0] - S[1]
     assert isinstance(rows, Extent) and isinstance(falls, Extent)
     assert rows.least == 0 and falls.least is None
+
+
+def _reshaped(y: pt.Node) -> list[pt.Node]:
+    return [pt.op("Reshape", y, pt.constant(np.array(shape))) for shape in ((2, 3), (3, 2))]
+
+
+def _expanded(y: pt.Node) -> list[pt.Node]:
+    return [pt.op("ReduceSum", pt.op("Sin", pt.op("Expand", y, pt.constant(np.array([count, 6]))))) for count in (2, 4)]
+
+
+def _split(y: pt.Node) -> list[pt.Node]:
+    parts = [pt.op("Split", y, pt.constant(np.array([first, 6 - first])), axis=0, n_outputs=2) for first in (1, 2)]
+    return [pt.op("ReduceMax", pt.op("Sin", part[i]), keepdims=0) for part in parts for i in range(2)]
+
+
+@pytest.mark.parametrize("build", [_reshaped, _expanded, _split])
+def test_ops_of_one_value_that_fits_one_size_stay_apart(build: Any) -> None:
+    """What tells them apart are the shapes that they are given, not what they are given them for."""
+    x = pt.variable("x", "float32", ("N",))
+    fixed = [pt.op("Reshape", pt.op("Relu", x), pt.constant(np.array([6])))]
+    check(pt.Graph([*build(pt.op("Relu", x)), *fixed], [x]), [{"x": numbers(6)}])

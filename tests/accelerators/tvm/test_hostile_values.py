@@ -93,7 +93,10 @@ def an_unpooling(position: int) -> tuple[pt.Graph, list[Any]]:
     return pt.Graph([pt.op("MaxUnpool", *read, kernel_shape=[2, 2], strides=[2, 2])], inputs=read), arrays
 
 
-FAR = {"RoiAlign": (a_batch_of_regions([1, 2**20]), 2), "MaxUnpool": (an_unpooling(2**30), 16)}
+FAR = {
+    "RoiAlign": (a_batch_of_regions([1, 2**20]), 2), "MaxUnpool": (an_unpooling(2**30), 16),
+    "RoiAlign, negative": (a_batch_of_regions([1, -1]), 2), "MaxUnpool, negative": (an_unpooling(-1), 16),
+}
 
 
 @pytest.mark.parametrize("op", FAR)

@@ -107,13 +107,37 @@ def test_sizes_that_contradict_each_other_are_refused_as_before() -> None:
         model(numbers(0, 8), numbers(3, 8))
 
 
-def test_what_leaves_a_size_out() -> None:
-    """Nothing is as many numbers as nothing: what a Reshape is to work out then follows from the graph's sizes."""
+def test_a_size_that_nothing_leaves_open_is_an_error() -> None:
+    """Nothing is as many numbers as nothing: a Reshape has no size to work out, as onnxruntime, numpy and torch say."""
     x = pt.variable("x", "float32", ("N", "S", 8))
-    flat = pt.op("Reshape", x, along(0, -1))
-    model = pt.compile(pt.Graph([flat, pt.op("ReduceSum", flat, along(0))], [x]), "cpu")
-    results = model(numbers(0, 3, 8))
-    assert results[0].shape == (0, 24) and (results[1] == np.zeros((1, 24))).all() and specialized(model).sizes == ()
+    for target, fits, beyond in ((along(0, -1), (3, 0, 8), (0, 3, 8)), (along(-1, 0, 8), (0, 3, 8), (3, 0, 8))):
+        graph = pt.Graph([pt.op("Reshape", pt.op("Neg", x), target)], [x])
+        model = check(graph, {"x": numbers(*fits)})
+        for device in (model, pt.compile(graph, "reference")):
+            with pytest.raises(pt.InputError, match="the one that is left open and 1 do not go together: 0 is"):
+                device(numbers(*beyond))
+
+
+@pytest.mark.parametrize("device", ["cpu", "HETERO:cpu,reference"])
+@pytest.mark.parametrize("op", ["Gather", "GatherND", "ScatterND", "ScatterElements"])
+def test_no_index_is_inside_of_nothing(op: str, device: str) -> None:
+    """Although the results have no numbers."""
+    x, at = pt.variable("x", "float32", ("N", "M")), pt.variable("at", "int64", ("K", "L"))
+    at_rows = pt.op("Flatten", at, axis=0) if op == "Gather" else at
+    more = [pt.variable("new", "float32", ("K", "M"))] if op.startswith("Scatter") else []
+    model = pt.compile(pt.Graph([pt.op(op, x, at_rows, *more)], [x, at, *more]), device)
+
+    def call(rows: int, columns: int, *indices: int) -> Any:
+        given = np.array(indices, np.int64).reshape(len(indices), -1) if indices else np.zeros((0, 1), np.int64)
+        if op == "ScatterElements":
+            given = np.repeat(given[:, :1], columns, axis=1)
+        return model(numbers(rows, columns), given, *[numbers(len(indices), columns) for _ in more])[0]
+
+    assert call(5, 0, 4, -5).size == 0 and call(0, 4).size == 0
+    for rows, columns, index in ((5, 0, 9), (0, 4, 0), (0, 0, 0)):
+        if op != "ScatterElements" or columns:  # Its indices are as many as the data.
+            with pytest.raises(pt.PartitaError):
+                call(rows, columns, index)
 
 
 def test_no_images_are_resized_to_sizes() -> None:

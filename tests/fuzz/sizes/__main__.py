@@ -19,7 +19,14 @@ from tests.fuzz.children import Child
 from tests.fuzz.guard.subjects import node_names
 from tests.fuzz.sizes.judge import FAILURES
 from tests.fuzz.sizes.opened import WAYS
-from tests.fuzz.sizes.subjects import microsoft_names, misfit_names, network_names, op_names, ways_of
+from tests.fuzz.sizes.subjects import (
+    chain_names,
+    microsoft_names,
+    misfit_names,
+    network_names,
+    op_names,
+    ways_of,
+)
 
 SECONDS = 180.0
 """A model that takes longer hangs."""
@@ -59,7 +66,7 @@ class Campaign:
         self.tally.models += 1
         while True:
             question = {"name": name, "seed": seed, "way": way, "where": self.where, "calls": self.calls, "skip": skip,
-                        "engine_crashed": crashed, "twice": not name.startswith("network ")}
+                        "engine_crashed": crashed, "twice": not name.startswith(("network ", "chain"))}
             answer = self._child.ask(question, SECONDS)
             if answer.last is not None:
                 break
@@ -102,7 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.sizes", description=__doc__)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=3, help="how many models of each op")
-    parser.add_argument("--names", help="some ops, with commas between them; or misfits, ops, microsoft, nodes, networks")
+    parser.add_argument("--names", help="some ops, with commas between them; or misfits, ops, microsoft, nodes, networks, chains")
     parser.add_argument("--ways", default=",".join(WAYS), help="some of: " + ", ".join(WAYS))
     parser.add_argument("--where", default=DEVICES, help="the devices")
     parser.add_argument("--calls", type=int, default=8, help="sizes of each model")
@@ -111,6 +118,7 @@ def main() -> int:
     options = parser.parse_args()
     groups = {
         "misfits": misfit_names, "ops": op_names, "microsoft": microsoft_names, "nodes": node_names, "networks": network_names,
+        "chains": chain_names,
     }
     wanted = options.names.split(",") if options.names else ["misfits", "ops", "microsoft"]
     names = [other for name in wanted for other in (groups[name]() if name in groups else [name])]

@@ -12,6 +12,7 @@ from graph.errors import PartitaError
 from tests.fuzz.guard.subjects import subject
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.generate import RECIPES
+from tests.fuzz.sizes.chains import chain
 from tests.fuzz.sizes.misfits import MISFITS, misfit
 from tests.fuzz.sizes.networks import KINDS, network
 from tests.fuzz.sizes.opened import WAYS, Opened, opened
@@ -32,9 +33,14 @@ def network_names() -> list[str]:
     return [f"network {kind}" for kind in KINDS]
 
 
+def chain_names() -> list[str]:
+    """Random chains of ops."""
+    return ["chain"]
+
+
 def ways_of(name: str, ways: Sequence[str] = WAYS) -> Sequence[str]:
-    """In which of these ways sizes of a subject's model are left open; misfits and networks have symbols already."""
-    return ("as it is",) if name.startswith(("misfit ", "network ")) else ways
+    """In which of these ways sizes of a subject's model are left open; misfits, networks and chains have symbols already."""
+    return ("as it is",) if name.startswith(("misfit ", "network ", "chain")) else ways
 
 
 def microsoft_names() -> list[str]:
@@ -65,6 +71,8 @@ def model_of(name: str, seed: int, way: str) -> Opened | None:
     """The model of a subject with sizes left open in this way, or as it is."""
     if name.startswith("network "):
         return network(name.split()[1], seed)
+    if name == "chain":
+        return chain(seed)
     if name.startswith("misfit "):
         return misfit(name.removeprefix("misfit "))
     case = drawn(name, seed)

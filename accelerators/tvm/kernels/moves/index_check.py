@@ -1,4 +1,5 @@
-"""Indices held against their dimensions: copied, negative ones counted from the end; one outside is an error.
+"""Indices held against their dimensions: copied, negative ones counted from the end (where the op counts so); one outside is an
+error.
 
 A row of indices has one for each size. On a processor the copy remembers whether any lies outside, and complains at the end. A
 GPU's kernel cannot complain: it takes the border instead, and another kernel says by its number whether any lies outside."""
@@ -14,7 +15,7 @@ import attrs
 from accelerators.tvm.bodies.body import Body, element_of, shape_of
 from accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
 from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
-from accelerators.tvm.kernels.language.values import as_index, parts_of
+from accelerators.tvm.kernels.language.values import Value, as_index, parts_of
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.problem import Problem
 from accelerators.tvm.machine.library import part
@@ -35,32 +36,37 @@ def indices(body: Body, machine: Machine) -> Draft | None:
     node = body.ops[0]
     if not is_indices(node) or len(body.ops) != 1:
         return None
-    sizes = list(node.attrs["sizes"])
+    sizes, signed = list(node.attrs["sizes"]), bool(node.attrs["signed"])
     shape, dtype = shape_of(node[0]), element_of(node[0])
     rows = math.prod(shape) // max(len(sizes), 1)
     if is_for_any_size(body.graph) and machine.is_gpu:
-        return _clamped_at_any_size(body, sizes)
+        return _clamped_at_any_size(body, sizes, signed)
     if machine.is_gpu:
-        return Draft(*schedule(_clamped(shape, dtype, [int(size) for size in sizes]), machine))
+        return Draft(*schedule(_clamped(shape, dtype, [int(size) for size in sizes], signed), machine))
     problem, flat = Problem.of(body), (rows, len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
     if machine.threads_for(rows * len(sizes)) == 1:
-        _check(kernel, x, y, sizes, 0, rows)
+        _check(kernel, x, y, sizes, signed, 0, rows)
         return problem.draft(kernel, "indices")
     each = -(-rows // PIECES) if isinstance(rows, int) else kernel.name_value("each", (as_index(rows) + (PIECES - 1)) // PIECES)
     with kernel.loop(PIECES, "p", "parallel") as p:
-        _check(kernel, x, y, sizes, p * each, maximum(minimum(each, rows - p * each), 0))
+        _check(kernel, x, y, sizes, signed, p * each, maximum(minimum(each, rows - p * each), 0))
     return problem.draft(kernel, "indices")
 
 
-def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], start: Operand, count: Operand) -> None:
+def _counted(value: Value, size: Operand, signed: bool) -> Value:
+    """The index, from the end where it is negative."""
+    return select(value < 0, value + size, value) if signed else value
+
+
+def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], signed: bool, start: Operand, count: Operand) -> None:
     """Copy so many rows, beginning with one; at the end the run fails if one of them was outside."""
     bad = kernel.stack("bad", int32, (1,))
     bad[0] = 0
     with kernel.loop(count, "k") as k:
         i = kernel.name_value("i", start + k)
         for j, size in enumerate(sizes):
-            at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+            at = kernel.name_value("at", _counted(x[i, j], size, signed))
             y[i, j] = at
             bad[0] = bad[0] | (at < 0).cast(int32) | (at >= size).cast(int32)
     kernel.require(bad[0].equals(0), complaint(sizes))
@@ -75,17 +81,18 @@ def gpu_outside(body: Body, machine: Machine) -> Draft | None:
     assert read is not None
     if is_for_any_size(body.graph):
         return _any_outside_at_any_size(body, min(THREADS, machine.gpu.threads))
-    return Draft(*schedule(_any_outside(shape_of(read), element_of(read), [int(size) for size in node.attrs["sizes"]]), machine))
+    sizes, signed = [int(size) for size in node.attrs["sizes"]], bool(node.attrs["signed"])
+    return Draft(*schedule(_any_outside(shape_of(read), element_of(read), sizes, signed), machine))
 
 
-def _clamped_at_any_size(body: Body, sizes: Sequence[int]) -> Draft:
+def _clamped_at_any_size(body: Body, sizes: Sequence[int], signed: bool) -> Draft:
     """Each index within its bounds, by a work item for each row of them."""
     problem = Problem.of(body)
     flat = (math.prod(shape_of(body.ops[0][0])) // len(sizes), len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
     with kernel.loop(flat[0], "i", "parallel") as i:
         for j, size in enumerate(sizes):
-            at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+            at = kernel.name_value("at", _counted(x[i, j], size, signed))
             y[i, j] = maximum(minimum(at, size - 1), 0)
     draft = problem.draft(kernel, "indices")
     return attrs.evolve(draft, function=bind_loops(draft.function))
@@ -93,7 +100,7 @@ def _clamped_at_any_size(body: Body, sizes: Sequence[int]) -> Draft:
 
 def _any_outside_at_any_size(body: Body, threads: int) -> Draft:
     """A number that is not 0 if any index is outside, by one block of threads."""
-    problem, sizes = Problem.of(body), list(body.ops[0].attrs["sizes"])
+    problem, sizes, signed = Problem.of(body), list(body.ops[0].attrs["sizes"]), bool(body.ops[0].attrs["signed"])
     flat = (math.prod(shape_of(problem.inputs[0])) // len(sizes), len(sizes))
     kernel, (x,), (y,) = problem.kernel("outside", {0: flat}, [(1,)])
     with kernel.launch((1, 1, 1), threads) as (_, _, _, thread):
@@ -102,7 +109,7 @@ def _any_outside_at_any_size(body: Body, threads: int) -> Draft:
         with kernel.loop(parts_of(flat[0] - thread, threads), "k") as k:
             i = kernel.name_value("i", k * threads + thread)
             for j, size in enumerate(sizes):
-                at = kernel.name_value("at", select(x[i, j] < 0, x[i, j] + size, x[i, j]))
+                at = kernel.name_value("at", _counted(x[i, j], size, signed))
                 bad[0] = bad[0] | (at < 0).cast(int32) | (at >= size).cast(int32)
         flags[thread] = bad[0]
         kernel.barrier()
@@ -113,25 +120,26 @@ def _any_outside_at_any_size(body: Body, threads: int) -> Draft:
     return problem.draft(kernel, "outside")
 
 
-def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
+def _clamped(shape: tuple[int, ...], dtype: str, sizes: list[int], signed: bool) -> Any:
     te, tirx = part("te"), part("tirx")
     given, zero, one = te.placeholder(shape, dtype, "x0"), tirx.const(0, dtype), tirx.const(1, dtype)
 
     def at(*indices: Any) -> Any:
         bound, value = _bound(indices, dtype, sizes), given(*indices)
-        value = tirx.Select(value < zero, value + bound, value)
+        value = tirx.Select(value < zero, value + bound, value) if signed else value
         return te.max(te.min(value, bound - one), zero)
 
     return te.create_prim_func([given, te.compute(shape, at, name="out")])
 
 
-def _any_outside(shape: tuple[int, ...], dtype: str, sizes: list[int]) -> Any:
+def _any_outside(shape: tuple[int, ...], dtype: str, sizes: list[int], signed: bool) -> Any:
     te, tirx = part("te"), part("tirx")
     given, axes = te.placeholder(shape, dtype, "x0"), [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(shape)]
 
     def outside(_: Any) -> Any:
         bound, value = _bound(axes, dtype, sizes), given(*axes)
-        wrong = tirx.any(value < tirx.const(0, dtype) - bound, value >= bound).astype("int32")
+        least = tirx.const(0, dtype) - bound if signed else tirx.const(0, dtype)
+        wrong = tirx.any(value < least, value >= bound).astype("int32")
         return te.max(wrong, axis=axes) if axes else wrong
 
     return te.create_prim_func([given, te.compute((1,), outside, name="out")])
