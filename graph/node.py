@@ -87,7 +87,7 @@ class NodeEntry:
         return self.node is other.node and self.index == other.index
 
     def __hash__(self) -> int:
-        return hash((id(self.node), self.index))
+        return id(self.node) + self.index
 
     def __repr__(self) -> str:
         return f"<NodeEntry %{self.name}{'' if self.type is None else f': {self.type}'}>"
@@ -178,7 +178,7 @@ class Node(_Open):
     @property
     def outputs(self) -> tuple[NodeEntry, ...]:
         """All values that the node makes."""
-        return tuple(NodeEntry(self, i) for i in range(len(self.output_names)))
+        return tuple([NodeEntry(self, i) for i in range(len(self.output_names))])
 
     @property
     def bodies(self) -> tuple[tuple[str, Graph], ...]:
@@ -191,7 +191,7 @@ class Node(_Open):
     @property
     def reads(self) -> tuple[NodeEntry, ...]:
         """Every value that the node depends on: inputs that are there, then captures."""
-        return tuple(e for e in self.inputs if e is not None) + self.captures
+        return (*[e for e in self.inputs if e is not None], *self.captures)
 
     def __getitem__(self, index: int) -> NodeEntry:
         count = len(self.output_names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -52,14 +53,20 @@ def dtype_name(dtype: Any) -> str:
     """The name that Partita uses for a dtype: numpy's (with those of ml_dtypes), and "string"."""
     if isinstance(dtype, str) and dtype in DTYPE_NAMES:
         return dtype
+    if isinstance(dtype, np.dtype):
+        return _name_of(dtype)
     if dtype is str or dtype is object or dtype == "str":
         return "string"
     try:
-        numpy_dtype = np.dtype(dtype)
+        return _name_of(np.dtype(dtype))
     except TypeError:
         raise TypeMismatch(
             f"{dtype!r} is no dtype", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}"
         ) from None
+
+
+@lru_cache(256)
+def _name_of(numpy_dtype: np.dtype[Any]) -> str:
     name = "string" if numpy_dtype.kind in "OSUT" else numpy_dtype.name
     if name not in DTYPE_NAMES:
         raise TypeMismatch(f"no ONNX tensor can hold {name}", remedy=f"Use one of {', '.join(sorted(DTYPE_NAMES))}")

@@ -25,6 +25,8 @@ _PROPAGATED = frozenset("Add Cast Concat Gather Mul Size Slice Squeeze Sub Unsqu
 _READ = frozenset("ConstantOfShape Expand Range Reshape Resize Slice Tile".split())
 """The ops whose own rules read a vector as a shape."""
 
+_LOOKED_AT = _PROPAGATED | _READ
+
 _SHAPES = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 """For each op whose result has as many dimensions as a vector has elements, the input that is this vector."""
 
@@ -70,7 +72,7 @@ def _dimensions(node: Node, inputs: Sequence[Type | None]) -> Dim:
 def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:
     bounds: Bounds = {}
     for node in graph.nodes:
-        if node.is_op and not node.domain and node.op in _PROPAGATED | _READ:
+        if node.is_op and not node.domain and node.op in _LOOKED_AT:
             given = [_OTHER if entry is None else bounds.get(entry, _OTHER) for entry in node.inputs]
             length = _length(node, given)
             if length is None or length > LONGEST:

@@ -115,3 +115,18 @@ def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+KERNELS_KEPT = 2048
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kernels_kept():
+    """Models of many tests have kernels in common: their machine code stays in memory for longer than a program of a user's keeps
+    it. The fixture is the number that is kept there."""
+    from accelerators.tvm.code import building
+
+    with pytest.MonkeyPatch.context() as patch:
+        kept = building.CACHED
+        patch.setattr(building, "CACHED", KERNELS_KEPT)
+        yield kept

@@ -42,6 +42,7 @@ def tvm() -> Any:
     return module
 
 
+@cache
 def part(name: str) -> Any:
     """A module of TVM's: `part("relax")` is `tvm.relax`."""
     tvm()

@@ -109,6 +109,22 @@ def test_ld_alone_links(only, tmp_path) -> None:
     linked_and_right(tmp_path)
 
 
+@pytest.mark.parametrize("linker", ["", "g++", "clang++", "ziglang"])
+def test_a_program_without_kernels_is_linked(only, tmp_path, monkeypatch, linker: str) -> None:
+    """TVM writes C instead of an object file then."""
+    if linker == "ziglang":
+        pytest.importorskip("ziglang")
+        only(packages=True)
+    elif linker:
+        monkeypatch.setenv("CXX", linker)
+    if linking.tools() is None or not linking.tools().compile:
+        pytest.skip(f"no {linker or 'compiler'} here")
+    graph = pt.Graph([pt.op("Shape", pt.variable("x", "float32", (3, 4)), start=2, end=1)])
+    model = pt.compile(graph, "cpu")
+    model.export(tmp_path / "net.partita")
+    assert pt.import_model(tmp_path / "net.partita")(X[:3, :4])[0].shape == (0,)
+
+
 def test_the_linker_behind_a_compiler_links(only, tmp_path, monkeypatch) -> None:
     """By itself it takes a third of the time, and functions of numbers still have the versions that the compiler would bind."""
     tools = linking.tools()

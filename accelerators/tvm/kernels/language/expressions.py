@@ -146,13 +146,18 @@ class Kept:
 
 def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
     """What to keep of an expression, given the sizes of variables from outside. Linear."""
-    reads = Counter(part for value in walk([root]) for part in value.parts)
-    always = dict.fromkeys(_always_computed(root))
-    size: dict[Value, int] = dict(sizes.items())
+    reads: Counter[Value] = Counter()
+    always: dict[Value, None] = {}
+    size: dict[Value, int] = {}
     kept: dict[Value, None] = {}
 
-    def settle(value: Value, written: int, is_always: bool) -> None:
-        is_kept = is_always and written > LARGE and reads[value] > 1 and value.type.element not in (index, boolean, bfloat16)
+    def settle(value: Value, written: int, decides: Value) -> None:
+        is_kept = False
+        if written > LARGE:
+            if not always:  # Few expressions are so large that it has to be known.
+                always.update(dict.fromkeys(_always_computed(root)))
+                reads.update(part for inner in walk([root]) for part in inner.parts)
+            is_kept = decides in always and reads[value] > 1 and value.type.element not in (index, boolean, bfloat16)
         size[value] = 1 if is_kept else min(written, 2 * LARGE)
         if is_kept:
             kept[value] = None
@@ -161,10 +166,14 @@ def kept_in(root: Value, sizes: Mapping[Variable, int]) -> Kept:
     while waiting:
         value, reader = waiting.pop()
         if value is reader:
-            settle(value, 1 + sum(size[part] for part in value.parts), value in always)
+            settle(value, 1 + sum([size[part] for part in value.parts]), value)
         elif isinstance(reader, Named):
-            settle(value, size[reader.value], reader in always)
-        elif value not in size:
+            settle(value, size[reader.value], reader)
+        elif value in size:
+            continue
+        elif isinstance(value, Variable) and value in sizes:
+            size[value] = sizes[value]
+        else:
             waiting.append((value, value))
             if isinstance(value, Named):
                 waiting += [(value.body, None), (value.variable, value), (value.value, None)]

@@ -23,7 +23,9 @@ from accelerators.tvm.kernels.language.statements import (
 )
 from accelerators.tvm.kernels.language.types import Element, bfloat16, boolean, index, type_of
 from accelerators.tvm.kernels.language.values import (
+    Binary,
     Cast,
+    Constant,
     Operand,
     Polynomial,
     Symbol,
@@ -276,7 +278,8 @@ class Kernel:
 
     def _check(self, *values: Value) -> None:
         """Every name and every buffer in these is known where they are written."""
-        known, used = self._known, list(walk(values))
+        known = self._known
+        used = [value for value in walk(values) if type(value) is not Binary and type(value) is not Constant]
         own = {value.variable for value in used if isinstance(value, Named)}
         for value in used:
             if isinstance(value, Symbol):
