@@ -68,16 +68,17 @@ class _Slots:
 
 
 def _with_buffer(w: Writing, slots: _Slots) -> Graph:
-    """Attention of one new token, whose key and value are written behind those that count."""
-    if w.rank(1) != 3 or (w.type(0).shape or ())[1:2] != (1,):
-        raise NoBody("a cache in one buffer is known for one new token only", where=w.where)
+    """Attention of new tokens, whose keys and values are written behind those that count."""
+    if w.rank(1) != 3:
+        raise NoBody("a cache in one buffer is not known beside keys of another sequence", where=w.where)
     if w.has(slots.beams) and w.has(slots.added) and (w.type(slots.added).shape or ())[:1] != (1,):
         raise NoBody("a bias for each row of the batch is not known beside beams", where=w.where)
     queries, *new = _parts(w, slots.bias)
     length = w.op("Reshape", w.op("Cast", w.input(slots.length), to=7), w.array([1]))
     old = [w.input(slots.past), w.input(slots.past + 1)]
+    places = w.op("Reshape", w.op("Add", _counted(w, new[0]), length), w.array([1, 1, -1, 1]))
     present = [
-        w.op("ScatterElements", buffer, w.op("Expand", length, w.op("Shape", part)), part, axis=2)
+        w.op("ScatterElements", buffer, w.op("Expand", places, w.op("Shape", part)), part, axis=2)
         for buffer, part in zip(old, new, strict=True)
     ]
     seen = [w.op("Slice", buffer, w.array([0]), length, w.array([2])) for buffer in old]

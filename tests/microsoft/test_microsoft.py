@@ -272,3 +272,23 @@ def test_norms_of_halves_whose_squares_are_none(op: str, device: str):
         assert result.dtype == np.float16
         np.testing.assert_allclose(result.astype("f"), want.astype("f"), rtol=2e-3)
     assert device == "reference" or [kernel.schedule for kernel in compiled.kernels()] == ["rows"]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_a_buffer_holds_what_a_cache_that_grows_holds(device: str, rows: int):
+    random = np.random.default_rng(9)
+    new = [random.standard_normal((2, rows, 8)).astype("f") for _ in range(3)]
+    buffer = [random.standard_normal((2, 2, 6, 4)).astype("f") for _ in range(2)]
+    attributes = {"num_heads": 2, "unidirectional": 1}
+    length = (np.array([3], np.int32),)
+    in_buffer = Case("MultiHeadAttention", [*new, None, None, None, *buffer, length], attributes, 3)
+    growing = Case("MultiHeadAttention", [*new, None, None, None, *(part[:, :, :3].copy() for part in buffer)], attributes, 3)
+    wanted = list(pt.compile(pt.load(growing.model()), "reference")(growing.feeds))
+    model = in_buffer.model()
+    if device == "reference":
+        model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "rows"
+    results = list(pt.compile(pt.load(model), device)(in_buffer.feeds))
+    _agree([results[0], *(part[:, :, : 3 + rows] for part in results[1:])], wanted)
+    for part, old in zip(results[1:], buffer, strict=True):
+        np.testing.assert_array_equal(part[:, :, 3 + rows :], old[:, :, 3 + rows :])

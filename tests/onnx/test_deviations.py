@@ -117,6 +117,7 @@ def test_ops_of_older_days_are_read_as_onnxruntime_reads_them(case: str, device:
     ('"ai.onnx.ml" : 3', "the model uses domain 'ai.onnx' and does not import its opset; version"),
     ('"" : 18, "ai.onnx.ml" : 0', "the model uses domain 'ai.onnx.ml' and does not import its opset; version 5 is taken"),
     ('"" : 18, "ai.onnx.ml" : 3, "ai.onnx.ml" : 3, "ai.onnx" : 18', None),
+    ('"" : 0, "" : 18, "ai.onnx.ml" : 3', None),
 ])
 def test_domains_that_are_not_imported_or_twice(opsets: str, note: str | None) -> None:
     text = "g (float[2] x) => (float[1, 2] y) { a = Neg (x) y = ai.onnx.ml.Scaler <scale = [2.0], offset = [1.0]> (a) }"

@@ -120,9 +120,10 @@ def read_opsets(imports: Any, title: str, note: Callable[[str, str, str], None])
     """The version of each domain that is imported, checked against those that the package onnx knows; of several the last."""
     newest = newest_versions()
     versions: dict[str, int] = {}
+    known = {plain_domain(item.domain) for item in imports if item.version}
     for item in imports:
         domain = plain_domain(utf8(item.domain, title))
-        if item.version == 0 and domain:
+        if item.version == 0 and (domain or domain in known):
             continue  # as if it were not imported: no op can be of that version
         if versions.get(domain, item.version) != item.version:
             cause = f"the opset of domain {domain or 'ai.onnx'!r} is imported in versions {versions[domain]} and {item.version}"
