@@ -29,7 +29,9 @@ def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up") -
         return _text(x)
     dtype = helper.tensor_dtype_to_np_dtype(to)
     if x.dtype.kind in "OSU":
-        x = x.astype(np.float64 if is_float(dtype) else np.int64 if dtype.kind in "iub" else dtype)
+        is_whole = dtype.kind in "iub"
+        numbers = [_number(str(text), is_whole) for text in x.ravel()]
+        x = np.array(numbers, np.uint64 if is_whole else np.float64 if is_float(dtype) else dtype).reshape(x.shape)
     if dtype.name == "float8_e8m0fnu":
         return numpy_helper.to_float8e8m0(x, bool(saturate), round_mode).astype(dtype)
     if dtype.name.startswith("float8") and saturate:
@@ -44,6 +46,20 @@ def cast_like(x: np.ndarray, like: np.ndarray, *, saturate: int = 1, round_mode:
 
     to = _STRING if like.dtype.kind in "OSU" else helper.np_dtype_to_tensor_dtype(like.dtype)
     return cast(x, to=to, saturate=saturate, round_mode=round_mode)
+
+
+def _number(text: str, is_whole: bool) -> float:
+    """The number that a text stands for; a whole one is rounded towards 0, and counted modulo 2^64."""
+    try:
+        if "_" in text:  # Python's own.
+            raise ValueError
+        number = float(text)
+        if not is_whole:
+            return number
+        whole = int(text) if text.strip().lstrip("+-").isdecimal() else int(number)
+        return whole % (1 << 64)
+    except (ValueError, OverflowError):
+        raise ValueError(f"the text {text!r:.40} stands for no {'whole ' * is_whole}number") from None
 
 
 def _text(x: np.ndarray) -> np.ndarray:

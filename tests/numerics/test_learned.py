@@ -81,6 +81,21 @@ def test_a_linear_classifier_with_more_coefficients_than_it_needs() -> None:
     check(learned("LinearClassifier", x, 1, [7, 1], post_transform="LOGISTIC", **attributes), {"x": x})
 
 
+@pytest.mark.parametrize("to", [1, 2, 3, 7, 9, 10, 13])
+@pytest.mark.parametrize("text", ["3", "3.7", "-2", " 5 ", "+4", "300", "-0", "9007199254740993"])
+def test_texts_as_numbers(text: str, to: int) -> None:
+    proto = model(f"g (string[1] x) => (y) {{ y = Cast <to = {to}> (x) }}")
+    check(proto, {"x": np.array([text], object)})
+
+
+@pytest.mark.parametrize("text", ["abc", "", "1_000", "true"])
+@pytest.mark.parametrize("to, kind", [(7, "whole number"), (1, "number")])
+def test_a_text_that_is_no_number(text: str, to: int, kind: str) -> None:
+    graph = pt.load(model(f"g (string[1] x) => (y) {{ y = Cast <to = {to}> (x) }}"))
+    with pytest.raises(pt.PartitaError, match=f"the text '{text}' stands for no {kind}"):
+        pt.compile(graph, "reference")(np.array([text], object))
+
+
 def test_truths_as_text_and_back() -> None:
     proto = model("g (bool[2] x) => (string[2] t, int8[2] y) { t = Cast <to = 8> (x) y = Cast <to = 3> (t) }")
     check(proto, {"x": np.array([True, False])})
