@@ -5,7 +5,6 @@ Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -164,11 +163,6 @@ def _slice(node: Node) -> str | None:
     return None
 
 
-def _squeeze(node: Node) -> str | None:
-    axes: Any = node.inputs[1].node.value if _given(node, 1) else node.attrs.get("axes")  # type: ignore[union-attr]
-    return "onnxruntime removes all dimensions of size 1 where Squeeze's axes are empty" if np.size(axes) == 0 else None
-
-
 def _loss(node: Node) -> str | None:
     labels = node.inputs[1].node.value if _given(node, 1) else None  # type: ignore[union-attr]
     if labels is not None and not ((labels < 0) & (labels != node.attrs.get("ignore_index"))).any():
@@ -220,7 +214,6 @@ _HAZARDS: Mapping[str, Hazard] = {
     "Shrink": _shrink,
     "Slice": _slice,
     "SoftmaxCrossEntropyLoss": _loss,
-    "Squeeze": _squeeze,
     "Upsample": resize,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -229,9 +230,18 @@ def test_axes_of_a_squeeze_that_are_empty_are_all_of_size_1() -> None:
             pt.load(proto, strict=True)
 
 
-def test_a_squeeze_that_is_made_with_empty_axes_is_not_for_onnxruntime() -> None:
-    pytest.importorskip("onnxruntime")
-    graph = pt.Graph([pt.op("Squeeze", pt.variable("x", "float32", (1, 2)), pt.constant(np.zeros(0, np.int64)), name="y")])
-    placement = pt.query(graph, "HETERO:onnxruntime,reference")
-    assert placement["y"] == "reference"
-    assert "where Squeeze's axes are empty" in placement.why("y")
+@pytest.mark.parametrize("opset", [11, 13])
+def test_a_squeeze_that_is_made_with_empty_axes_is_a_copy_elsewhere(opset: int, tmp_path: Path) -> None:
+    """ONNX removes no dimension then, and onnxruntime all of size 1."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    axes = {"axes": []} if opset == 11 else {}
+    inputs = [] if axes else [pt.constant(np.zeros(0, np.int64))]
+    x = pt.variable("x", "float32", (1, 2))
+    graph = pt.Graph([pt.op("Squeeze", x, *inputs, name="y", opset=opset, **axes)], opsets={"": opset})
+    array = np.ones((1, 2), np.float32)
+    for device in ("reference", "HETERO:onnxruntime,reference"):
+        assert pt.compile(graph, device)(array)[0].shape == (1, 2)
+    pt.save(graph, tmp_path / "saved.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "saved.onnx"), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": array})[0].shape == (1, 2)
+    assert pt.compile(pt.load(tmp_path / "saved.onnx"), "reference")(array)[0].shape == (1, 2)

@@ -190,13 +190,15 @@ class LevelWriter:
             return
         of = self.names.of
         changed = self.names.changed.get(node)
+        is_copy = _keeps_all(node)
         proto = self.proto.node.add(
-            op_type=node.op, name=node.name, domain=node.domain or None,
-            input=["" if entry is None else of(entry) for entry in node.inputs], output=changed or node.output_names,
+            op_type="Identity" if is_copy else node.op, name=node.name, domain=node.domain or None,
+            input=["" if entry is None else of(entry) for entry in node.inputs[: 1 if is_copy else None]],
+            output=changed or node.output_names,
         )
         if changed:
             writing.note(proto, marks.NAMES, marks.to_json(node.output_names))
-        if node.attrs:
+        if node.attrs and not is_copy:
             self.write_attributes(proto, node)
         if node.metadata or node.affinity is not None:
             writing.describe(proto, node)
@@ -319,3 +321,11 @@ class LevelWriter:
         self.writing.need_dtype(array.dtype)
         self.writing.note(proto, marks.HOISTED, "")
         return name
+
+
+def _keeps_all(node: Node) -> bool:
+    """True for a Squeeze with empty axes, which removes no dimension here and in ONNX, and all of size 1 in onnxruntime."""
+    if node.op != "Squeeze" or node.domain:
+        return False
+    axes = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
+    return axes is not None and len(axes) == 0
