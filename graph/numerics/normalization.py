@@ -170,10 +170,10 @@ def rms_normalization(
 
 @numerics("MeanVarianceNormalization", widen=True, why=absent())
 def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3)) -> np.ndarray:
-    """To mean 0 and variance 1 over the axes; the specification adds 1e-9 to the deviation."""
-    axes = tuple(axes)
-    deviation = x.std(axis=axes, keepdims=True) + x.dtype.type(1e-9)
-    return (x - x.mean(axis=axes, keepdims=True)) / deviation
+    """To mean 0 and variance 1 over the axes, or over all where there are none; the specification adds 1e-9 to the deviation."""
+    along = tuple(axes) or None
+    deviation = x.std(axis=along, keepdims=True) + x.dtype.type(1e-9)
+    return (x - x.mean(axis=along, keepdims=True)) / deviation
 
 
 @numerics("LRN", widen=True, why=differs("where the window is even, which it shifts the other way"))

@@ -220,3 +220,12 @@ def test_a_frame_that_does_not_fit_its_signal_or_a_reduction_that_is_none() -> N
       y = ScatterElements <reduction = "sum"> (x, i, u) }""")
     with pytest.raises(pt.PartitaError, match="its attribute reduction is 'sum': none, add, mul, max, min are known"):
         pt.compile(pt.load(other), "reference")(np.ones(2, np.float32))
+
+
+def test_a_norm_along_no_axis_is_one_along_all() -> None:
+    """As in the body that ONNX defines it by, whose means are along all axes then."""
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    norm = pt.op("MeanVarianceNormalization", pt.variable("x", "float32", x.shape), axes=[], opset=13)
+    graph = pt.Graph([norm], opsets={"": 13})
+    for device in ("reference", "HETERO:cpu,reference"):
+        np.testing.assert_allclose(pt.compile(graph, device)(x)[0], (x - x.mean()) / x.std(), rtol=1e-5)
