@@ -10,10 +10,11 @@ import pytest
 
 import partita as pt
 from tests.fuzz.models.builder import Case
+from tests.fuzz.sizes import newer_networks
 from tests.fuzz.sizes.__main__ import Campaign, models
 from tests.fuzz.sizes.judge import Oracle, contradicts, judged
 from tests.fuzz.sizes.misfits import MISFITS
-from tests.fuzz.sizes.networks import CALLS, FEWEST, KINDS, MOST_OPS, network
+from tests.fuzz.sizes.networks import CALLS, FEWEST, KINDS, MOST_OPS, Network
 from tests.fuzz.sizes.opened import WAYS, Opened, calls, fitted, opened
 from tests.fuzz.sizes.subjects import (
     chain_names,
@@ -21,6 +22,7 @@ from tests.fuzz.sizes.subjects import (
     misfit_names,
     model_of,
     network_names,
+    newer_names,
     op_names,
 )
 
@@ -50,7 +52,7 @@ def test_a_size_that_contradicts_a_constant_is_an_error(name: str, campaign: Cam
     assert verdicts["held"], verdicts
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "cached", "bits", "lengths"])
 def test_networks_of_any_size_answer_as_onnxruntime_or_refuse(kind: str, campaign: Campaign) -> None:
     before = len(campaign.tally.failures)
     campaign.try_model(f"network {kind}", 7, "as it is")
@@ -106,6 +108,14 @@ def test_many_chains(part: int, where: str) -> None:
     assert _swept(chain_names(), range(part * 100, part * 100 + 100), where).tally.failures == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [BOTH, ENGINES])
+@pytest.mark.parametrize("part", range(4))
+def test_many_networks_of_newer_structures(part: int, where: str) -> None:
+    """304 networks, 80 or fewer at a time."""
+    assert _swept(newer_names(), range(part * 10, min(38, part * 10 + 10)), where).tally.failures == []
+
+
 def test_an_answer_where_both_oracles_refuse_is_found() -> None:
     """A graph that adds up to six rows stands for one that the device answers, and another for the oracles."""
     x = pt.variable("x", "float32", ("N", 2))
@@ -152,12 +162,14 @@ def test_arrays_are_repeated_or_cut() -> None:
     assert fitted(array, (0, 3)).shape == (0, 3) and fitted(array[:0], (1, 3)).tolist() == [[0, 0, 0]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *newer_networks.KINDS])
 def test_a_network_is_the_same_for_the_same_seed(kind: str) -> None:
+    most = MOST_OPS if kind in KINDS else newer_networks.MOST_OPS
     for seed in range(3):
-        first, second = network(kind, seed), network(kind, seed)
+        first, second = (model_of(f"network {kind}", seed, "as it is") for _ in range(2))
+        assert isinstance(first, Network) and isinstance(second, Network)
         assert str(first.graph) == str(second.graph) and first.sizes == second.sizes and len(first.sizes) == CALLS
-        assert FEWEST <= sum(node.is_op for node in first.graph.nodes) <= MOST_OPS
+        assert FEWEST <= sum(node.is_op for node in first.graph.nodes) <= most
         for a, b in zip(first.fitted(first.sizes[0]), second.fitted(first.sizes[0]), strict=True):
             np.testing.assert_array_equal(a, b)
 

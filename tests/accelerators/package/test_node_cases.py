@@ -117,7 +117,7 @@ def problems(folder: Path, how: How) -> dict[str, str]:
     for module in PLAIN:
         importlib.import_module(module)
     assert not {"tvm", "tvm_ffi"} & sys.modules.keys()
-    return {name: _in_fork(lambda name=name: _problem(folder / name, how)) for name in kept(folder)}
+    return {name: in_fork(lambda name=name: _problem(folder / name, how)) for name in kept(folder)}
 
 
 def _problem(own: Path, how: How) -> str:
@@ -138,7 +138,7 @@ def _problem(own: Path, how: How) -> str:
     return ""
 
 
-def _in_fork(call: Callable[[], str]) -> str:
+def in_fork(call: Callable[[], str]) -> str:
     """What the call returns in a process of its own; how that ended, if it did not return."""
     with tempfile.TemporaryFile() as answer:
         number = os.fork()

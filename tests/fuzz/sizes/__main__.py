@@ -24,6 +24,7 @@ from tests.fuzz.sizes.subjects import (
     microsoft_names,
     misfit_names,
     network_names,
+    newer_names,
     op_names,
     ways_of,
 )
@@ -32,6 +33,12 @@ SECONDS = 180.0
 """A model that takes longer hangs."""
 
 DEVICES = "HETERO:cpu,reference"
+
+GROUPS = {
+    "misfits": misfit_names, "ops": op_names, "microsoft": microsoft_names, "nodes": node_names, "networks": network_names,
+    "newer": newer_names, "chains": chain_names,
+}
+"""Subjects by the word that stands for them."""
 
 
 @attrs.define
@@ -109,19 +116,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.sizes", description=__doc__)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=3, help="how many models of each op")
-    parser.add_argument("--names", help="some ops, with commas between them; or misfits, ops, microsoft, nodes, networks, chains")
+    parser.add_argument("--names", help=f"some ops, with commas between them; or {', '.join(GROUPS)}")
     parser.add_argument("--ways", default=",".join(WAYS), help="some of: " + ", ".join(WAYS))
     parser.add_argument("--where", default=DEVICES, help="the devices")
     parser.add_argument("--calls", type=int, default=8, help="sizes of each model")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--brief", action="store_true", help="leave a model that crashed")
     options = parser.parse_args()
-    groups = {
-        "misfits": misfit_names, "ops": op_names, "microsoft": microsoft_names, "nodes": node_names, "networks": network_names,
-        "chains": chain_names,
-    }
     wanted = options.names.split(",") if options.names else ["misfits", "ops", "microsoft"]
-    names = [other for name in wanted for other in (groups[name]() if name in groups else [name])]
+    names = [other for name in wanted for other in (GROUPS[name]() if name in GROUPS else [name])]
     campaign, start = Campaign(options.where, options.calls, loud=True, brief=options.brief), time.monotonic()
     for name, seed, way in models(names, range(options.start, options.start + options.seeds), options.ways.split(",")):
         if time.monotonic() - start > options.seconds:

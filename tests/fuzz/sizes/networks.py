@@ -21,6 +21,9 @@ FEWEST, MOST_OPS = 10, 60
 
 FAR = 2**62
 
+OPSETS = {"": 21, "com.microsoft": 1}
+"""The opsets of a network and its bodies."""
+
 Value = Node | NodeEntry
 
 
@@ -500,7 +503,7 @@ def branches(n: Net) -> list[Node]:
             inner = pt.variable(f"{name}_x", "float32", dims)
             fixed = n.weight(3, width) if n.chance(0.25) else n.weight(width)
             value = n.op(n.rng.choice(("Add", "Mul")), n.op("Tanh", inner), fixed)
-            bodies.append(pt.Graph([value], [inner], name=name, opsets={"": 21}))
+            bodies.append(pt.Graph([value], [inner], name=name, opsets=OPSETS))
         captured = x if isinstance(x, NodeEntry) else x[0]
         x = n.op("If", large, captures=[captured], then_branch=bodies[0], else_branch=bodies[1])
     results: list[Node] = []
@@ -510,7 +513,7 @@ def branches(n: Net) -> list[Node]:
         row = n.op("Gather", outer, turn, axis=0)
         after = n.op("Tanh", n.op("Add", n.op("Mul", state, n.weight(width)), row))
         outputs = [n.op("Identity", go), after, n.op("Mul", after, row)]
-        body = pt.Graph(outputs, [turn, go, state, outer], name="body", opsets={"": 21})
+        body = pt.Graph(outputs, [turn, go, state, outer], name="body", opsets=OPSETS)
         captured = x if isinstance(x, NodeEntry) else x[0]
         count = length(n, x, 0) if n.chance(0.6) else n.number(3, "int64")
         looped = n.op("Loop", count, n.number(True, "bool"), n.weight(width), captures=[captured], body=body, n_outputs=2)
@@ -518,7 +521,10 @@ def branches(n: Net) -> list[Node]:
     return [linear(n, x, width, 3), *results]
 
 
-KINDS: Mapping[str, Callable[[Net], list[Node]]] = {
+Kind = Callable[[Net], list[Node]]
+"""The outputs of a network."""
+
+KINDS: Mapping[str, Kind] = {
     "cnn": cnn,
     "transformer": transformer,
     "decoder": decoder,
@@ -548,13 +554,13 @@ class Network(Opened):
         return self.kept[shapes]
 
 
-def network(kind: str, seed: int) -> Network:
-    """The network of a kind and a seed, with 10 ops to 60."""
+def network(kind: str, seed: int, kinds: Mapping[str, Kind] = KINDS, most: int = MOST_OPS) -> Network:
+    """The network of a kind and a seed, with 10 ops or more."""
     rng = random.Random(f"{kind} {seed}")
     while True:
         n = Net(rng)
-        graph = pt.Graph(KINDS[kind](n), n.inputs, name=kind, opsets={"": 21})
-        if FEWEST <= sum(node.is_op for node in graph.nodes) <= MOST_OPS:
+        graph = pt.Graph(kinds[kind](n), n.inputs, name=kind, opsets=OPSETS)
+        if FEWEST <= sum(node.is_op for node in graph.nodes) <= most:
             break
     sizes = _sizes(n)
     feeds = [draw(shape) for draw, shape in zip(n.draws, sizes[0], strict=True)]

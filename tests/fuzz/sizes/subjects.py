@@ -12,6 +12,7 @@ from graph.errors import PartitaError
 from tests.fuzz.guard.subjects import subject
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.generate import RECIPES
+from tests.fuzz.sizes import newer_networks
 from tests.fuzz.sizes.chains import chain
 from tests.fuzz.sizes.misfits import MISFITS, misfit
 from tests.fuzz.sizes.networks import KINDS, network
@@ -36,6 +37,11 @@ def network_names() -> list[str]:
 def chain_names() -> list[str]:
     """Random chains of ops."""
     return ["chain"]
+
+
+def newer_names() -> list[str]:
+    """The kinds of networks of newer structures."""
+    return [f"network {kind}" for kind in newer_networks.KINDS]
 
 
 def ways_of(name: str, ways: Sequence[str] = WAYS) -> Sequence[str]:
@@ -70,7 +76,8 @@ def drawn(name: str, seed: int) -> Case | None:
 def model_of(name: str, seed: int, way: str) -> Opened | None:
     """The model of a subject with sizes left open in this way, or as it is."""
     if name.startswith("network "):
-        return network(name.split()[1], seed)
+        kind = name.split()[1]
+        return network(kind, seed) if kind in KINDS else network(kind, seed, newer_networks.KINDS, newer_networks.MOST_OPS)
     if name == "chain":
         return chain(seed)
     if name.startswith("misfit "):
