@@ -46,8 +46,12 @@ def _is_locked(number: int, path: str) -> bool:
     """Lock a file that was just made; False where another process removed it before that."""
     if fcntl is None:
         return True
-    with suppress(OSError):  # A file system without locks: nobody removes anything there.
+    try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # It is just being removed.
+        return False
+    except OSError:  # A file system without locks: nobody removes anything there.
+        return True
     return os.path.exists(path)
 
 

@@ -74,7 +74,10 @@ def _name_of(numpy_dtype: np.dtype[Any]) -> str:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy dtype of that name (strings are object arrays); the narrow floats and integers come from ml_dtypes."""
+    """The numpy dtype of that name (strings are object arrays); the narrow floats and integers come from ml_dtypes. TypeError
+    for any other name, which numpy would parse."""
+    if name not in DTYPE_NAMES:
+        raise TypeError(f"there is no element type {name!r:.80}")
     if name == "string":
         return np.dtype(object)
     if name in _ML_DTYPES:

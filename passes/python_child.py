@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from graph.programs import program_folders
+
 ROOT = Path(__file__).resolve().parents[1]
 """The folder of our packages."""
 
@@ -21,9 +23,10 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def environment(paths: Sequence[str] | None = None, **variables: str) -> dict[str, str]:
     """This process's environment with these variables, and with our packages before the given folders on PYTHONPATH (default:
-    those that it names; an empty entry names the current folder and is left out)."""
+    those that it names; an empty entry names the current folder and is left out). PATH loses such entries too."""
     folders = search_path() if paths is None else paths
-    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([str(ROOT), *folders])}
+    paths = {"PATH": program_folders(), "PYTHONPATH": os.pathsep.join([str(ROOT), *folders])}
+    return {**os.environ, **variables, **paths}
 
 
 def search_path() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +15,11 @@ import pytest
 import partita as pt
 from accelerators.isolation import process
 from accelerators.tvm.query import trial_process
+from graph.pictures import to_svg
+from graph.programs import find_program
 from partita._house import PACKAGES
 from passes import inference
+from passes.python_child import environment
 from passes.settings import settings
 from tests.test_house import ROOT
 
@@ -125,6 +129,22 @@ def test_no_child_runs_a_file_of_the_current_folder(
     monkeypatch.setattr(sys, "path", ["", *sys.path, str(tmp_path)])
     start()
     assert not (tmp_path / "ran").exists()
+
+
+def test_no_program_of_the_current_folder_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty or relative entry of PATH, as `$PATH:` leaves one, names that folder."""
+    for name in ("dot", "g++", "nvcc"):
+        (tmp_path / name).write_text("#!/bin/sh\ntouch ran\n")
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    for path in ("", ":", ".", f":{tmp_path.name}:", "/nothing:"):
+        monkeypatch.setenv("PATH", path)
+        assert "<svg" in to_svg(small())
+        assert not (find_program("nvcc") or "/").startswith(str(tmp_path))
+        assert all(map(os.path.isabs, environment()["PATH"].split(":")))
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv("PATH", f":{tmp_path}")
+    assert find_program("g++") == str(tmp_path / "g++")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from accelerators.cache.key import source_digest
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import Device
 from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_regular
+from accelerators.process.regular import open_private
 
 FOLDER = "findings"
 """The folder in the cache folder that holds them: a file for each device, version and target."""
@@ -54,12 +54,12 @@ def _read(path: Path) -> dict[str, bool | str]:
     """The answers; none if the file is missing, or not what was written."""
     try:
         private_folder(path.parents[1])
-        with open_regular(path, follow=False) as file:
+        with open_private(path) as file:
             data = file.read()
         if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
             return {}
-        answers = json.loads(data[64:])
-    except (OSError, ValueError, AcceleratorError):
+        answers = dict(json.loads(data[64:]))
+    except (OSError, TypeError, ValueError, RecursionError, AcceleratorError):
         return {}
     return {str(key): answer for key, answer in answers.items() if answer is True or isinstance(answer, str)}
 

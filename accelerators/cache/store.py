@@ -20,7 +20,7 @@ from accelerators.cache.waiting import locked
 from accelerators.cache.weight_files import keep_weight, read_weights, write_weights
 from accelerators.process.atomic import replacing
 from accelerators.process.forking import Guard
-from accelerators.process.regular import open_regular
+from accelerators.process.regular import open_private
 from graph.aside import PREFIX
 from graph.types import Array
 
@@ -128,7 +128,7 @@ class Store:
     def meta(self, key: str) -> Mapping[str, Any]:
         """The metadata of an entry, with its "bytes" and the time when it was "used". Its code is not read."""
         path = self._entries / key
-        with open_regular(path, follow=False) as file:
+        with open_private(path) as file:
             state, words = os.fstat(file.fileno()), _words(file)
         return {**words, "used": state.st_mtime, "bytes": state.st_size}
 
@@ -180,7 +180,7 @@ def _files(folder: Path) -> list[tuple[float, int, str, tuple[int, int]]]:
 
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
     """The metadata and code of an entry; Damaged if a single bit was changed."""
-    with open_regular(path, follow=False) as file:
+    with open_private(path) as file:
         words, code = _words(file), file.read()
     if hashlib.sha256(code).hexdigest() != words["code"]:
         raise Damaged("the checksum of its code is wrong")

@@ -70,7 +70,7 @@ _files = _LockFiles()
 def locked(path: Path) -> Iterator[None]:
     """Only one thread of one process at a time is inside for a file. The lock ends with the process that holds it.
     AcceleratorError if that does not let go of it."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     _files.threads[number] = threading.get_ident()
     try:
         lock(number, path)

@@ -20,7 +20,7 @@ from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing, write_pieces
 from accelerators.process.behind import hands
 from accelerators.process.forking import Guard
-from accelerators.process.regular import NoFile, open_regular
+from accelerators.process.regular import NoFile, open_private
 from accelerators.process.thread_pool import Pool
 from graph.types import Array, dtype_name, numpy_dtype
 
@@ -115,7 +115,7 @@ def _mapped(path: Path) -> Array:
     if known is not None:
         return known
     try:
-        with open_regular(path, follow=False) as file:
+        with open_private(path) as file:
             # What is read by way of a mapping would count among what the process holds.
             whole = fresh or hashlib.file_digest(file, "sha256").hexdigest() == path.name
             array = np.memmap(file, np.uint8, "c").view(np.ndarray) if state.st_size else np.empty(0, np.uint8)

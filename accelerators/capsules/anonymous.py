@@ -256,16 +256,19 @@ def _is_float(array: Any) -> bool:
 
 def random_like(array: Any, random: np.random.Generator) -> Any:
     """Other elements: normal ones with the mean, the deviation and the bounds of weights, uniform ones between the bounds of
-    other integers, which stay sorted or distinct; truth values and masks of 0 and 1 are shuffled along the last axis."""
+    other integers, which stay sorted or distinct; truth values and masks of 0 and 1 are shuffled along the last axis. Where all
+    elements are alike they stay so."""
     if not array.size or array.dtype.kind == "b":
-        return random.permuted(array, axis=-1) if array.ndim else array
+        return _shuffled(array, random)
     if array.dtype.kind == "c":
         real, imaginary = random_like(array.real, random), random_like(array.imag, random)
         return (real + 1j * imaginary).astype(array.dtype)
     if array.dtype.name in WIDE:
         low, high = int(array.min()), int(array.max())
         if {low, high} == {0, 1}:
-            return random.permuted(array, axis=-1)
+            return _shuffled(array, random)
+        if low == high:
+            return np.full_like(array, _other_integer(low, random))
         drawn = random.integers(low, high, array.shape, array.dtype, endpoint=True)
         if array.ndim == 1 and high - low < MOST_PERMUTED and len(np.unique(array)) == array.size:
             drawn = (low + random.choice(high - low + 1, array.size, replace=False)).astype(array.dtype)
@@ -275,13 +278,28 @@ def random_like(array: Any, random: np.random.Generator) -> Any:
     if not finite.size:
         return array
     if not _is_float(array) and set(np.unique(finite)) == {0, 1}:
-        return random.permuted(array, axis=-1)
+        return _shuffled(array, random)
+    if finite.min() == finite.max():
+        other = finite[0] * random.uniform(0.75, 1.0) if _is_float(array) else _other_integer(int(finite[0]), random)
+        return np.where(np.isfinite(wide) & ~np.isin(wide, (-1, 0, 1)), other, wide).astype(array.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         drawn = random.normal(finite.mean(), min(finite.std(), LARGEST), array.shape)
         low, high = finite.min(), finite.max()
         drawn = np.where((low <= drawn) & (drawn <= high), drawn, low + (high / 2 - low / 2) * 2 * random.random(array.shape))
     drawn = drawn if _is_float(array) else np.rint(drawn)
     return np.where(np.isfinite(wide), drawn, wide).astype(array.dtype)
+
+
+def _shuffled(array: Any, random: np.random.Generator) -> Any:
+    """The elements in another order along the last axis that has several."""
+    axis = max((axis for axis, size in enumerate(array.shape) if size > 1), default=None)
+    return array if axis is None else random.permuted(array, axis=axis)
+
+
+def _other_integer(value: int, random: np.random.Generator) -> int:
+    """A smaller integer of the same sign; -1, 0 and 1 tell nothing."""
+    lost = int(random.integers(1, max(abs(value) // 4, 1), endpoint=True))
+    return value if abs(value) < 2 else value - lost if value > 0 else value + lost
 
 
 def indices_like(array: Any, indices: Indices, random: np.random.Generator) -> Any:

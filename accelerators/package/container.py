@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 import re
-import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 
 from accelerators.package.errors import PackageError
 from accelerators.process.atomic import replacing
+from accelerators.process.regular import open_regular, others_may_write
 
 FORMAT = 1
 """The version of the format; a reader knows its own only."""
@@ -153,20 +153,24 @@ _AGAIN = "Copy the file once more, or export the model again"
 def _opened(path: str, key: bytes | None) -> tuple[memoryview, re.Match[bytes]]:
     """The file, mapped, and its seal, once that is found to be right.
 
-    It is checked through a small buffer, so that parts which nobody reads afterwards are not kept in memory.
+    It is checked through a small buffer, so that parts which nobody reads afterwards are not kept in memory. A signed file
+    that others may write to is checked as a copy: they could alter it afterwards.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise PackageError("the package cannot be read: it is no file", where=path)
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - _LENGTH))
-            seal = _SEAL.fullmatch(file.read(_LENGTH))
+            is_safe = key is None or not size or not others_may_write(os.fstat(file.fileno()))
+            data = None if is_safe else mmap.mmap(-1, size)
+            if data is not None:
+                file.readinto(data)
+            source: Any = file if data is None else data
+            source.seek(max(0, size - _LENGTH))
+            seal = _SEAL.fullmatch(source.read(_LENGTH))
             if seal is None:
                 cause = "this is no package of Partita's, or it was cut short or added to" if size else "it is empty"
                 raise PackageError(cause, where=path, remedy=_AGAIN)
-            _check(file, size, seal, key, path)
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)), seal
+            _check(source, size, seal, key, path)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if data is None else data), seal
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PackageError(f"the package cannot be read: {reason}", where=path) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ from graph.graph import Graph
 from graph.node import Node
 from graph.pictures.dot import to_dot
 from graph.pictures.layered import layered_svg
+from graph.programs import find_program
 
 SECONDS = 20.0
 """How long `dot` may take."""
@@ -26,11 +26,11 @@ def to_svg(
 
 def render(dot: str, *, seconds: float = SECONDS) -> str | None:
     """The SVG of a DOT text; None where `dot` cannot draw it in time."""
-    program = shutil.which("dot")
-    if program is None:
+    command = find_program("dot")
+    if command is None:
         return None
     try:
-        done = subprocess.run([program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=seconds, check=False)
+        done = subprocess.run([command, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=seconds, check=False)
     except (subprocess.TimeoutExpired, OSError):
         return None
     svg = done.stdout.decode("utf-8", "replace")

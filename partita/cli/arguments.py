@@ -37,6 +37,8 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
     group.add_argument(
         "--strict", action="store_true", help="what deviates from ONNX is an error, and so is a device that fails to compile"
     )
+    if package:
+        group.add_argument("--key", metavar="FILE", help="a compiled model has to be signed with the bytes of this file")
 
 
 def add_devices(parser: argparse.ArgumentParser, required: bool = False, precision: bool = False) -> None:

@@ -25,7 +25,7 @@ from partita.cli.arguments import (
     positive,
     setting,
 )
-from partita.cli.models import load_model, model_inputs
+from partita.cli.models import is_package, load_model, model_inputs
 from partita.cli.screen import Screen, table
 
 SHOWN = 8
@@ -94,6 +94,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
     """The command line as it were for the other side."""
     own = {"model": arguments.other or arguments.model, "params": None if arguments.other else arguments.params}
+    if not is_package(own["model"]):
+        own["key"] = None
     devices = arguments.other_devices or arguments.devices
     settings = arguments.other_config or ([] if arguments.other_devices else arguments.config)
     return argparse.Namespace(**{**vars(arguments), **own, "devices": devices, "config": settings})

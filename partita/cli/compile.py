@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import partita as pt
@@ -14,7 +13,7 @@ from accelerators.interface.device_list import asked_devices
 from graph.summary import size_text
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, placing_of
-from partita.cli.models import compiled, load_graph, writable
+from partita.cli.models import compiled, key_of, load_graph, writable
 from partita.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compile the model and write it into a file."""
     target = writable(arguments.output, arguments.model)
     assert target is not None
-    key = Path(arguments.key).read_bytes() if arguments.key else None
+    key = key_of(arguments)
     graph, config = load_graph(arguments, screen), config_of(arguments.config, arguments.devices)
     _check_export(graph, arguments, config)
     model = compiled(graph, arguments, screen, config)

@@ -14,7 +14,7 @@ from graph.errors import GraphError, did_you_mean
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
-from partita.cli.models import is_package, load_graph, reading_package
+from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen
 
 EXAMPLE = """\
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Show where one node is and why."""
-    if is_package(arguments.model):
+    if takes_package(arguments):
         return _package(arguments, screen)
     graph = pt.apply_pass(load_graph(arguments, screen), "InferShape", strict=False)
     node = find_node(graph, arguments.node)
@@ -130,7 +130,7 @@ def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """From the words that the exporter left; nothing is loaded."""
     from accelerators.package.imported_report import ImportedReport
 
-    with reading_package(arguments.model) as package:
+    with reading_package(arguments) as package:
         why = ImportedReport(json.loads(bytes(package.member("report.json"))), ()).why(arguments.node)
     screen.write_json({"node": arguments.node, "text": why})
     screen.show(why)

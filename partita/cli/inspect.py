@@ -17,7 +17,7 @@ from graph.types import TensorType
 from graph.words import counted
 from partita.cli import exits
 from partita.cli.arguments import add_model
-from partita.cli.models import is_package, load_graph, reading_package
+from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen, table
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Show the model in numbers."""
-    if is_package(arguments.model):
-        return _package(arguments.model, screen)
+    if takes_package(arguments):
+        return _package(arguments, screen)
     with collector_paused():
         graph = pt.apply_pass(load_graph(arguments, screen), MEASURES, verify=False, strict=False)
         summary, flops, memory = summarize(graph), count_flops(graph), graph.attrs["memory_plan"]
@@ -145,9 +145,9 @@ def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
     return f"{text}\n  Sizes are not fixed: give them, like {' '.join(options)}"
 
 
-def _package(path: str, screen: Screen) -> int:
+def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """The devices, inputs, outputs and subgraphs of a compiled model."""
-    with reading_package(path) as package:
+    with reading_package(arguments) as package:
         manifest = package.manifest
         units = [
             {"name": unit["name"], "device": unit["device"], "ops": len(unit["ops"])}

@@ -46,7 +46,7 @@ def is_package(model: str) -> bool:
     """
     if model.endswith(PACKAGE):
         return True
-    if holds_torch(model):
+    if holds_torch(model) or not os.path.isfile(model):  # A pipe is not for reading twice.
         return False
     try:
         with open(model, "rb") as file:
@@ -55,18 +55,34 @@ def is_package(model: str) -> bool:
         return False
 
 
-@contextmanager
-def reading_package(path: str) -> Iterator[Package]:
-    """A compiled model to look into, its checksum verified and nothing loaded; what it does not hold is an error that says so."""
-    from accelerators.package.container import Package
+def takes_package(arguments: argparse.Namespace) -> bool:
+    """Is MODEL a compiled model? With --key nothing else is read: it would have no signature."""
+    if is_package(arguments.model):
+        return True
+    if arguments.key:
+        raise Usage("--key goes with a compiled model, whose signature it verifies", where=arguments.model)
+    return False
 
+
+@contextmanager
+def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
+    """A compiled model to look into, its checksum (and signature, with --key) verified and nothing loaded; what it does not hold
+    is an error that says so."""
+    from accelerators.package.container import Package, checked_key
+
+    path = arguments.model
     try:
-        yield Package(path, None)
+        yield Package(path, checked_key(key_of(arguments), path))
     except PartitaError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         cause = f"it is not what this version of Partita writes ({type(error).__name__}: {error})"
         raise ReadError(cause, where=path, remedy="Compile the model again") from error
+
+
+def key_of(arguments: argparse.Namespace) -> bytes | None:
+    """The bytes of the file that --key names; None without the option."""
+    return Path(arguments.key).read_bytes() if arguments.key else None
 
 
 def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
@@ -125,7 +141,7 @@ def load_model(
     arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> tuple[pt.Graph | None, pt.CompiledModel]:
     """MODEL compiled, and its graph; of a file that is compiled already there is none."""
-    if not is_package(arguments.model):
+    if not takes_package(arguments):
         _require_here(arguments.devices, config)
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
@@ -138,9 +154,8 @@ def load_model(
         if getattr(arguments, name, None):
             raise Usage(f"the model is compiled: --{name} comes too late")
     screen.say(f"importing {arguments.model}")
-    key = Path(arguments.key).read_bytes() if getattr(arguments, "key", None) else None
     recompile = arguments.devices or False
-    model = pt.import_model(arguments.model, key=key, config=config or None, recompile=recompile)
+    model = pt.import_model(arguments.model, key=key_of(arguments), config=config or None, recompile=recompile)
     if recompile and not any(unit.recompiled for unit in model.units):
         screen.warn(
             f"all of it fits here and stays on {', '.join(model.properties.devices)}: --devices is for what does not fit"

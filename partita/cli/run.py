@@ -76,9 +76,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_count(group, "--calls", 0, "start N calls more, and say when each device ran which; --report draws them", 0)
     group.add_argument("--trace", metavar="FILE", help="write the profile for chrome://tracing or Perfetto")
     group.add_argument("--report", metavar="PAGE.html", help="write a page to look at it in a browser")
-    group.add_argument(
-        "--key", metavar="FILE", help="a compiled model has to be signed with the bytes of this file"
-    )
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -6,11 +6,11 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 
+from accelerators.process.regular import open_regular
 from graph.errors import GraphError
 from partita.page.scene import RECORDS, Item, Scene
 
@@ -25,9 +25,11 @@ def read_page(path: str | os.PathLike[str]) -> Scene:
     """What the report page shows."""
     where = f"report page {os.fspath(path)!r}"
     try:
-        if os.path.getsize(path) > LARGEST:
+        with open_regular(path) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise _no_page(where, "it is too large")
-        text = Path(path).read_text("utf-8")
+        text = content.decode()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise _no_page(where, getattr(error, "strerror", None) or "it is no text") from None
     _, begin, rest = text.partition(BEGIN)

@@ -40,6 +40,21 @@ def test_files_are_the_same_with_any_number_of_workers(partita: Command, model: 
     assert all(path.read_bytes() == (Path("2") / path.name).read_bytes() for path in Path("1").iterdir())
 
 
+def test_a_signature_is_verified_by_every_verb_that_takes_a_compiled_model(partita: Command, model: str, folder: Path) -> None:
+    Path("key").write_bytes(b"secret")
+    Path("other").write_bytes(b"guessed")
+    assert partita(f"compile {model} --devices reference -o net.partita --key key").status == 0
+    for words in (
+        f"map net.partita --input {folder} --output outputs", "run net.partita --profile 0",
+        "inspect net.partita", "explain net.partita conv1", "compare net.partita",
+        f"compare net.partita {model}",
+    ):
+        assert partita(f"{words} --key key").status == 0, words
+        assert "the package was signed with another key" in partita(f"{words} --key other").err, words
+        unsigned = partita(f"{words.replace('net.partita', model, 1)} --key key")
+        assert unsigned.status != 0 and "--key goes with a compiled model" in unsigned.err, words
+
+
 def test_two_files_of_one_name_are_an_error(partita: Command, model: str, folder: Path) -> None:
     np.save(folder / "0.npy", np.zeros((1, 3, 8, 8), np.float32))
     done = partita(f"map {model} --devices reference --input {folder} --output outputs")

@@ -52,6 +52,21 @@ def test_what_a_process_left_is_removed_when_the_next_file_is_written(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
+def test_a_file_that_somebody_removes_just_then_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made, and not locked yet: to who looks for abandoned files it looks like one."""
+    lock, locked = aside.fcntl.flock, list[int]()
+
+    def late(number: int, how: int) -> None:
+        locked.append(number)
+        if len(locked) == 1:
+            raise BlockingIOError
+        lock(number, how)
+
+    monkeypatch.setattr(aside.fcntl, "flock", late)
+    write_text(tmp_path / "other", "text")
+    assert len(locked) == 2 and (tmp_path / "other").read_text() == "text"
+
+
 def test_sigterm_ends_a_command_as_an_error_does(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as end, main._ended_as_by_error(), replacing(tmp_path / "net.partita") as file:
         file.write(b"half")

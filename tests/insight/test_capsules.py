@@ -19,6 +19,7 @@ from accelerators.arrays.distance import array_distance
 from accelerators.capsules.anonymous import anonymous, indices_like, random_like
 from accelerators.capsules.capsule import FILES
 from accelerators.capsules.value_roles import Indices
+from graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.empty_environment import mailed
@@ -317,6 +318,27 @@ def test_texts_of_custom_ops_stay_where_their_attribute_is_named() -> None:
         "attributes of mine::Own: sizes = [1, 2]", "texts that were to be kept: mode = 'fast'",
         "ops that a device knows by name: mine::Own",
     }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint64"])
+def test_a_number_that_stands_everywhere_is_another_one_everywhere(dtype: str) -> None:
+    random, kind = np.random.default_rng(0), numpy_dtype(dtype)
+    for value in (77, 2, *((2**63 + 11,) if dtype == "uint64" else ()), *(() if dtype.startswith("u") else (-77,))):
+        array = np.full((3, 4), value, kind)
+        drawn = random_like(array, random)
+        assert (drawn != array).all() and (drawn == drawn[0, 0]).all() and drawn.dtype == kind
+        assert abs(float(drawn[0, 0])) <= abs(float(value)) and (float(drawn[0, 0]) > 0) == (value > 0)
+    for value in (0, 1):
+        assert (random_like(np.full(3, value, kind), random) == value).all(), "it tells nothing, and a device may look for it"
+    masked = np.array([77, -np.inf, 77, np.nan]).astype(numpy_dtype("float32"))
+    drawn = random_like(masked, random)
+    assert drawn[0] == drawn[2] != 77 and np.isneginf(drawn[1]) and np.isnan(drawn[3])
+
+
+def test_a_column_of_truth_values_is_shuffled() -> None:
+    for array in (np.arange(64)[:, None] % 3 == 0, (np.arange(64)[:, None] % 3 == 0).astype(np.int64)):
+        drawn = random_like(array, np.random.default_rng(0))
+        assert drawn.shape == array.shape and drawn.sum() == array.sum() and (drawn != array).any()
 
 
 def test_indices_stay_in_their_dimensions_and_what_is_written_stays_distinct() -> None:

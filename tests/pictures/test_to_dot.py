@@ -109,7 +109,7 @@ def test_a_notebook_shows_a_picture_of_a_small_graph() -> None:
 
 
 def test_without_graphviz_a_plainer_picture_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg.shutil, "which", lambda name: None)
+    monkeypatch.setattr(svg, "find_program", lambda name: None)
     assert "<title>net</title>" in to_svg(parse(NET))
 
 
@@ -117,7 +117,7 @@ def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPat
     def slow(command: list[str], **options: object) -> None:
         raise subprocess.TimeoutExpired(command, 1)
 
-    monkeypatch.setattr(svg.shutil, "which", lambda name: name)
+    monkeypatch.setattr(svg, "find_program", lambda name: name)
     monkeypatch.setattr(svg.subprocess, "run", slow)
     assert "<title>net</title>" in to_svg(parse(NET))
 

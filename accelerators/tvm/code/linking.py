@@ -8,7 +8,6 @@ import errno
 import importlib.util
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from accelerators.tvm.machine.library import compiling, function, part, tvm
 from accelerators.tvm.machine.tvm_errors import first_line
 from accelerators.tvm.run.pool import pool_object
 from accelerators.tvm.run.runtime import load_library
+from graph.programs import find_program
 from passes.python_child import environment, module_command
 
 _ON_LINUX = sys.platform.startswith("linux")
@@ -75,7 +75,7 @@ def tools() -> Tools | None:
     if has_ziglang():
         zig = tuple(module_command("ziglang"))
         return Tools((*zig, "ld.lld", "-shared"), (), (*zig, "cc", "-DPARTITA_PLAIN_SYMBOLS"))
-    linker = shutil.which("ld") or shutil.which("ld.lld")
+    linker = find_program("ld") or find_program("ld.lld")
     return Tools((linker, "-shared"), (), ()) if linker else None
 
 
@@ -102,9 +102,9 @@ def _compiler() -> tuple[str, ...]:
     """The command that CXX or CC names, which may hold options (`ccache g++`), or the first compiler there is; empty for none."""
     named = _named()
     if named:
-        command = [named] if shutil.which(named) else shlex.split(named)
-        return tuple(command) if command and shutil.which(command[0]) else ()
-    return next(((name,) for name in COMPILERS if shutil.which(name)), ())
+        command = [named] if find_program(named) else shlex.split(named)
+        return tuple(command) if command and find_program(command[0]) else ()
+    return next(((name,) for name in COMPILERS if find_program(name)), ())
 
 
 def has_ziglang() -> bool:

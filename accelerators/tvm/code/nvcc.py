@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -14,6 +13,8 @@ from pathlib import Path
 from accelerators.errors import CompileError
 from accelerators.process.thread_pool import Pool
 from accelerators.tvm.machine.library import part
+from graph.programs import find_program
+from passes.python_child import environment
 
 NVRTC = "NVRTC"
 """The name that stands for NVRTC, the compiler that is a library."""
@@ -24,7 +25,7 @@ def compiler() -> str | None:
     """The compiler of CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
-    tool = shutil.which("nvcc") or next((str(path) for path in beside if path.exists()), None)
+    tool = find_program("nvcc") or next((str(path) for path in beside if path.exists()), None)
     return tool or (NVRTC if _has_nvrtc() else None)
 
 
@@ -69,7 +70,7 @@ def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
         given, target_path = Path(folder) / "kernel.cu", Path(folder) / f"kernel.{form}"
         given.write_text(source)
         command = [path, f"-{form}", f"-arch={arch}", "-O3", "-o", str(target_path), str(given)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
         if done.returncode:
             raise _refusal("nvcc", done.stderr, arch)
         return target_path.read_bytes()

@@ -204,6 +204,35 @@ def test_a_link_in_the_place_of_a_file_is_refused(part, compiles, cache_home, tm
     assert not any(path.is_symlink() for path in (cache_home / part).iterdir())
 
 
+@pytest.mark.parametrize("part", ["entries", "weights"])
+def test_a_file_that_others_may_write_to_is_refused(part, compiles, cache_home):
+    """Whoever may rename the cache's folder puts another in its place once it was looked at: the files in it are his."""
+    y = run(small_net())
+    for path in (cache_home / part).iterdir():
+        path.chmod(0o666)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2
+    assert not any(path.stat().st_mode & 0o022 for path in (cache_home / part).iterdir())
+
+
+def test_a_lock_is_no_link(tmp_path):
+    """Who holds a lock writes into its file."""
+    store, precious = Store(tmp_path / "here"), tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "here" / "locks" / "00").symlink_to(precious)
+    with pytest.raises(pt.PartitaError, match="it cannot be written to"), store.locked("00" * 32):
+        pass
+    assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize("words", [b"[1]", b"7", b"[" * 200_000, b"null"])
+def test_findings_that_are_no_table_are_none(words, tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o700)
+    path = tmp_path / "folder" / "file"
+    path.write_bytes(hashlib.sha256(words).hexdigest().encode() + words)
+    assert answers._read(path) == {}
+
+
 def test_the_reason_compares_with_entries_of_the_same_model_alone(compiles, cache_home):
     pt.compile(one_op("Neg"), "cpu")
     model = pt.compile(one_op("Relu"), "cpu")

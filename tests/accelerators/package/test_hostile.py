@@ -88,6 +88,18 @@ def test_a_manifest_gives_no_key_that_may_name_a_file(name, key, exported, tmp_p
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize("dtype", ["9" * 5000, "V10", "object", "(2,)f4", "f4,f4", None, 7])
+def test_a_weight_is_of_an_element_type(dtype, exported, tmp_path):
+    """numpy parses some of them as Python, and raises a SyntaxError."""
+    pytest.importorskip("tvm")
+
+    def change(manifest):
+        for row in manifest["units"]:
+            row["weights"] = [[at, dtype, shape] for at, _, shape in row["weights"]]
+
+    refused(forge(exported("cpu"), tmp_path / "evil.partita", change), "there is no element type|unhashable")
+
+
 def test_no_value_of_such_a_key_is_harmless_not_even_its_default(exported, tmp_path):
     for value in (None, True, 0, "on", "off"):
         refused(forge(exported(), tmp_path / "evil.partita", giving(CACHE_DIR=value)), "a value for CACHE_DIR")

@@ -83,6 +83,14 @@ def test_a_signature_needs_the_key(tmp_path, refused):
         refused(signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
     model.export(path)
     refused(path.read_bytes(), "the package is not signed", key=b"secret")
+    path.write_bytes(signed)
+    for mode, now in ((0o600, b"altered"), (0o666, signed[:7])):
+        path.chmod(mode)
+        package = Package(path, b"secret")
+        with open(path, "r+b") as file:  # Only its owner could do this to the first.
+            file.write(b"altered")
+        assert bytes(package._data[:7]) == now
+        path.write_bytes(signed)
     with pytest.raises(PackageError, match="a key is bytes, not str"):
         pt.import_model(path, key="secret")
     for way in (model.export, pt.import_model):
