@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,18 +80,40 @@ def raised(error: Exception, where: str) -> AcceleratorError:
     return AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where)
 
 
-def names_hooks(cls: type, hooks: Iterable[str], owner: Callable[[Any], str]) -> None:
-    """Make the errors of these methods name the method and its owner, such as "device 'cpu'", where the class defines them."""
-    for hook in hooks:
+MEND = "Mend the device's own code"
+"""The remedy of a DeviceMistake."""
+
+_MISTAKES = (AttributeError, KeyError, NameError, TypeError)
+"""The errors that code raises which is wrong, whatever it is given."""
+
+
+def is_own_mistake(error: Exception, cls: type) -> bool:
+    """True if such an error is raised in the package of a class that is not one of ours. A library that it calls may use it to
+    say what it cannot do."""
+    package = cls.__module__.partition(".")[0]
+    if not isinstance(error, _MISTAKES) or package == __name__.partition(".")[0] or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
+
+
+Kinds = tuple[type, ...]
+"""The types that a hook may return; none where anything will do."""
+
+
+def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
+    """Make the errors of these methods name the method and its owner, such as "device 'cpu'", where the class defines them; to
+    return something of another type is one too."""
+    for hook, kinds in hooks.items():
         if hook in cls.__dict__:
-            setattr(cls, hook, _named(cls.__dict__[hook], hook, owner))
+            setattr(cls, hook, _named(cls.__dict__[hook], hook, kinds, owner))
 
 
-def _named(method: Callable[..., Any], hook: str, owner: Callable[[Any], str]) -> Callable[..., Any]:
+def _named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
         try:
-            return method(self, *args, **options)
+            result = method(self, *args, **options)
         except PartitaError as error:
             whose = owner(self)
             if error.where is not None and f"{hook} of {whose}" not in error.where:
@@ -98,6 +121,12 @@ def _named(method: Callable[..., Any], hook: str, owner: Callable[[Any], str]) -
             error.within(f"{hook} of {whose}")
             raise
         except Exception as error:
-            raise raised(error, f"{hook} of {owner(self)}") from error
+            named = raised(error, f"{hook} of {owner(self)}")
+            raise DeviceMistake(named.cause, where=named.where, remedy=MEND) if is_own_mistake(error, type(self)) else named from error
+        if kinds and not isinstance(result, kinds):
+            words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+            cause = f"it returned {type(result).__name__}, not {words}"
+            raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
+        return result
 
     return called

@@ -25,8 +25,8 @@ def environment(paths: Sequence[str] | None = None, **variables: str) -> dict[st
     """This process's environment with these variables, and with our packages before the given folders on PYTHONPATH (default:
     those that it names; an empty entry names the current folder and is left out). PATH loses such entries too."""
     folders = search_path() if paths is None else paths
-    paths = {"PATH": program_folders(), "PYTHONPATH": os.pathsep.join([str(ROOT), *folders])}
-    return {**os.environ, **variables, **paths}
+    searched = {"PATH": program_folders(), "PYTHONPATH": os.pathsep.join([str(ROOT), *folders])}
+    return {**os.environ, **variables, **searched}
 
 
 def search_path() -> list[str]:

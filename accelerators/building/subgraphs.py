@@ -295,7 +295,15 @@ class Builder:
             where.update(to)
         whole = {name for name in where if name in graph}
         failed = {failure.call.name for failure in failures} - whole
-        return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed), where)
+        moved = {name for move in self.moves for name in move.nodes}
+        again = {node.name for node in graph.nodes if self._holds_only(node, moved)}  # They join what moves beside them now.
+        return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed | again), where)
+
+    def _holds_only(self, node: Node, moved: set[str]) -> bool:
+        """Is it a call of ours whose ops were all moved?"""
+        if not is_made_call(node) or node.name in self.placement or node.subgraph is None:
+            return False
+        return all(inner.name in moved for inner in node.subgraph.nodes if inner.is_op)
 
 
 def _listed(names: Sequence[str]) -> str:

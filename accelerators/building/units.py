@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.cached_compiling import check_folder, compile_cached
 from accelerators.capsules.keeping import keep_failure
-from accelerators.errors import AcceleratorError, BadConfig, CompileError, DeviceMistake, RunError
+from accelerators.errors import MEND, AcceleratorError, BadConfig, CompileError, DeviceMistake, RunError, is_own_mistake
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_now import compile_now
 from accelerators.interface.device_list import Device
@@ -33,10 +32,6 @@ from passes.infer import infer
 
 Kept = Callable[[Graph], CompiledSubgraph | None]
 """Kernels for any size that were compiled before, for a graph that was made ready for them."""
-
-
-_MISTAKES = (AttributeError, KeyError, NameError, TypeError)
-"""The errors that code raises which is wrong, whatever it is given."""
 
 
 def nothing_kept(graph: Graph) -> None:
@@ -181,20 +176,10 @@ def compile_unit(
         mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
         inner = f", {mine.where}" if mine.where else ""
         where = f"subgraph {name!r} on {device.label!r}{inner}"
-        if isinstance(error, DeviceMistake) or _is_own_mistake(error, device.accelerator):
-            raise DeviceMistake(mine.cause, where=where, remedy="Mend the device's own code, which raised it") from error
+        if isinstance(error, DeviceMistake) or is_own_mistake(error, type(device.accelerator)):
+            raise DeviceMistake(mine.cause, where=where, remedy=MEND) from error
         raise CompileError(mine.cause, where=where, remedy=mine.remedy) from error
     return Unit(name, device, body, compiled, time.perf_counter() - start, config)
-
-
-def _is_own_mistake(error: Exception, accelerator: Accelerator) -> bool:
-    """True if such an error is raised in the code of a device that is not one of ours. A library that it calls may use it to
-    say what it cannot do."""
-    package = type(accelerator).__module__.partition(".")[0]
-    if not isinstance(error, _MISTAKES) or package == __name__.partition(".")[0] or error.__traceback__ is None:
-        return False
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
 
 
 def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str, Any]], Unit]) -> dict[str, Unit]:

@@ -18,7 +18,7 @@ from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
 from accelerators.cache.store import Store, Stored
-from accelerators.errors import AcceleratorError, BadConfig, NotSupported
+from accelerators.errors import AcceleratorError, BadConfig, DeviceMistake
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_story import CompileStory, read_work
 from accelerators.process.forking import Guard
@@ -148,6 +148,8 @@ class _Caching:
             return None if stored is None else self.imported(stored)
         except OSError:
             return None
+        except DeviceMistake:
+            raise
         except (Damaged, AcceleratorError) as error:
             if isinstance(error.__cause__, OSError):
                 return None
@@ -176,7 +178,9 @@ class _Caching:
         """Keep it, if that can be: a model that runs is worth more than a cache that works."""
         try:
             code, weights = compiled.export(), compiled.export_weights()
-        except NotSupported as error:
+        except DeviceMistake:
+            raise
+        except AcceleratorError as error:
             self.warn(error)
             return False
         names = _op_names(self.graph)

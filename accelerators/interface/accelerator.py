@@ -7,6 +7,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -84,7 +85,7 @@ class CompiledSubgraph:
     def __init_subclass__(cls, **options: Any) -> None:
         """The errors of the class's hooks name them."""
         super().__init_subclass__(**options)
-        names_hooks(cls, ("export", "export_weights", "profile_rows"), lambda self: type(self).__name__)
+        names_hooks(cls, _HOOKS_OF_SUBGRAPHS, lambda self: type(self).__name__)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """The body's outputs for these inputs, both in the body's order.
@@ -143,6 +144,13 @@ class CompiledSubgraph:
         """Give its nodes other names than when it was compiled, for the names in profiles."""
 
 
+_HOOKS_OF_SUBGRAPHS: Mapping[str, tuple[type, ...]] = {
+    "export": (bytes, bytearray, memoryview), "export_weights": (list, tuple), "profile_rows": (list, tuple, NoneType),
+    "measured": (CompiledSubgraph, NoneType), "another": (CompiledSubgraph, NoneType), "let_go": (), "rename_nodes": (),
+}
+"""Those of a compiled subgraph."""
+
+
 class AnySize(ABC):
     """A subgraph with dynamic sizes that is compiled once for all of them."""
 
@@ -192,8 +200,13 @@ def _where_it_is_asked_for(query: Query) -> Query:
     return asked
 
 
-_NAMED = ("transform", "import_", "may_cache", "identity", "meaning", "misfit", "metrics", "second_level", "tune", "any_size")
-"""The hooks whose errors name them here; those of `query`, `compile` and `run` are named where these are called."""
+_HOOKS: Mapping[str, tuple[type, ...]] = {
+    "transform": (Graph,), "import_": (CompiledSubgraph,), "identity": (Mapping,), "meaning": (Mapping,), "metrics": (Mapping,),
+    "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType),
+    "may_cache": (), "second_level": (), "tune": (), "any_size": (),
+}
+"""The hooks whose errors name them here, with what they return; those of `query`, `compile` and `run` are named where these are
+called."""
 
 
 class Accelerator:
@@ -254,7 +267,7 @@ class Accelerator:
             cls.query = _where_it_is_asked_for(cls.__dict__["query"])  # type: ignore[method-assign]
         if "compile" in cls.__dict__:
             cls.compile = _completed(cls.__dict__["compile"])  # type: ignore[method-assign]
-        names_hooks(cls, _NAMED, lambda self: f"device {self.name!r}")
+        names_hooks(cls, _HOOKS, lambda self: f"device {self.name!r}")
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         named = [parameter for parameter in inspect.signature(cls.supports).parameters.values() if parameter.kind in kinds]
         cls._supports_takes_config = len(named) > len(("self", "node", "graph"))

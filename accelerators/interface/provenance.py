@@ -141,12 +141,19 @@ class _Trace:
     def _is_merged(self, node: Node) -> bool:
         """True if the value of an equal node stands for its own."""
         twin = self.handed.get(node)
-        return twin is not None and twin.is_op and _alike(twin, node)
+        if twin is None or not twin.is_op or not _alike(twin, node) or not _equal_attributes(twin, node):
+            return False
+        return all(a == b or (a is not None and b is not None and self._is_same(a, b)) for a, b in zip(twin.inputs, node.inputs))
+
+    def _is_same(self, a: NodeEntry, b: NodeEntry) -> bool:
+        """True if one value of the new graph stands for both, or one array is both."""
+        first, second = self.stands.get(a), self.stands.get(b)
+        return (first is not None and first == second) or (a.node.value is not None and a.node.value is b.node.value)
 
     def _is_changed(self, node: Node) -> bool:
         """True if it became another op, or one with other attributes or constants, which may do more than before."""
         return any(
-            part.name != node.name or not _alike(node, part) or not _equal_attributes(node, part) or _reads_others(node, part)
+            not _alike(node, part) or not _equal_attributes(node, part) or _reads_others(node, part)
             for part in self.parts[node]
         ) or node in self.opened or node in self.fused
 
@@ -297,9 +304,8 @@ class _Trace:
 
     def _vanished(self, node: Node, answers: Answers) -> Answer:
         """The answer about a node that has become nothing."""
-        twin = self.handed.get(node)
-        if twin is not None and twin.is_op and _alike(twin, node):
-            return answers.get(twin, True)  # two equal nodes became one
+        if self._is_merged(node):
+            return answers.get(self.handed[node], True)  # two equal nodes became one
         answer: Answer = True
         for entry in node.outputs:
             for reader in self._readers(entry) if entry in self.read else ():

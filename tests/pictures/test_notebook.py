@@ -84,7 +84,7 @@ def test_what_they_show() -> None:
 @pytest.mark.parametrize("without_dot", [False, True], ids=["dot", "ours"])
 def test_no_name_makes_an_element(without_dot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if without_dot:
-        monkeypatch.setattr("graph.pictures.svg.shutil.which", lambda program: None)
+        monkeypatch.setattr("graph.pictures.svg.find_program", lambda program: None)
     for subject in everything(hostile=True).values():
         shown(subject)
     svg = small(hostile=True)._repr_mimebundle_()["image/svg+xml"]

@@ -83,7 +83,7 @@ def _behind(compiler: tuple[str, ...]) -> Tools | None:
     """The linker that the compiler calls, and glibc's functions of numbers; None where these are not found. By itself it takes a
     third of the time: the compiler starts three processes, and has the symbols of all of glibc read."""
     linker, functions = (_said(*compiler, f"-print-{what}") for what in ("prog-name=ld", "file-name=libm.so.6"))
-    program = shutil.which(linker) if linker else None
+    program = find_program(linker) if linker else None
     if program is None or not os.path.isfile(functions):
         return None
     return Tools((program, "-shared", "--as-needed"), (functions,), (*compiler, "-DPARTITA_PLAIN_SYMBOLS"))
@@ -123,7 +123,8 @@ def share(path: str | Path, files: Sequence[str | Path]) -> None:
     if programs is None:
         raise NotSupported(MISSING, remedy=NEEDED)
     command = [*programs.link, "-o", path, *files, *programs.libraries]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    own = environment(TMPDIR=os.path.dirname(path))  # What a linker writes aside has room where its result has.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     if done.returncode:
         raise OSError(done.stderr or f"{programs.link[0]} fails")
     library = Path(path).read_bytes()

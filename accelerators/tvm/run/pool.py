@@ -87,5 +87,5 @@ def pool_object(*compiler: str) -> bytes | None:
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         object_path = Path(folder) / "pool.o"
         command = [*compiler, "-x", "c", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(object_path)]
-        done = subprocess.run(command, capture_output=True, check=False, env=environment())
+        done = subprocess.run(command, capture_output=True, check=False, env=environment(TMPDIR=folder))
         return object_path.read_bytes() if done.returncode == 0 else None

@@ -142,6 +142,31 @@ def test_a_chain_that_a_transform_loses_is_refused_if_it_changes_values_and_noth
     assert lost or set(answers.values()) == {True}
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("kind", ["Add", "Neg"])
+def test_an_op_of_one_kind_is_not_merged_with_another_that_reads_something_else(kind, renamed):
+    """Nor is it part of an op beside it that has another name alone."""
+
+    def losing(self, graph):
+        def visit(node, rewriter):
+            if node.name == "second":
+                rewriter.replace(node[0], rewriter.value(node.inputs[0]))
+            elif node.is_op and renamed:
+                rewriter.keep(node, rewriter.rebuilt(node, name=f"{node.name}_n"))
+            else:
+                rewriter.keep(node)
+
+        return rewrite(graph, visit)
+
+    x = variable()
+    first = pt.op(kind, *[x, x][: 2 if kind == "Add" else 1], name="first")
+    second = pt.op(kind, *[first, first][: 2 if kind == "Add" else 1], name="second")
+    graph = pt.Graph([pt.op("Exp", second, name="e"), pt.op("Tanh", first, name="t")])
+    with device("alpha", transform=losing, supports=lambda self, node, graph: True):
+        answers = pt.accelerator("alpha").query(graph)
+    assert answers.pop("second") != True and set(answers.values()) == {True}  # noqa: E712  (a reason is true too)
+
+
 def test_a_node_that_is_removed_is_found_by_its_value():
     y = pt.op("Tanh", pt.op("Identity", pt.op("Relu", variable(), name="r"), name="same"), name="t")
     with device("alpha", "Relu Tanh", transform=identities_removed):

@@ -224,6 +224,19 @@ def test_of_many_ops_one_moves(beta):
     right(m, graph, X)
 
 
+def test_ops_that_move_one_after_the_other_are_one_subgraph(beta):
+    x = pt.variable("x", "float32", (4,))
+    y = x
+    for i in range(20):
+        y = pt.op("Exp" if i in (7, 8, 9, 15) else "Tanh", y, name=f"n{i}")
+    graph = pt.Graph([y], name="long")
+    with device("gamma", breaks="Exp"), pytest.warns(UserWarning, match=r"long: 4 ops \(n7, n8, n9, n15\) with 20% of the FLOPs"):
+        m = pt.compile(graph, "HETERO:gamma,beta")
+    assert [(u.device.label, len(u.ops)) for u in m.units] == [("gamma", 7), ("beta", 3), ("gamma", 5), ("beta", 1), ("gamma", 4)]
+    assert [len(group.nodes) for group in m.report.partition.groups] == [7, 3, 5, 1, 4]
+    right(m, graph, X)
+
+
 def test_a_device_that_compiles_nothing_is_left_at_once(beta):
     def refuse(self, graph, config):
         raise pt.NotSupported("not today")

@@ -200,6 +200,51 @@ def test_errors_of_hooks_name_device_and_hook(hook, kind, tmp_path):
         assert "table 3" in text
 
 
+def missing(self, *args):
+    return {}["weights"]
+
+
+@pytest.mark.parametrize("wrong", [missing, lambda self, *args: 5])
+@pytest.mark.parametrize("hook", ["transform", "meaning", "identity", "why_no_export", "import_", "export", "export_weights"])
+def test_a_mistake_in_a_hook_sends_nothing_elsewhere(hook, wrong, beta, tmp_path):
+    """The first compilation calls all of these, since the device keeps what it compiles in the cache."""
+
+    class Compiled(CompiledSubgraph):
+        def run(self, inputs, out=None):
+            return [np.abs(inputs[0])]
+
+        def export(self):
+            return b"abs"
+
+    of_subgraph = hook.startswith("export")
+    compiled = type("Odd", (Compiled,), {hook: wrong, "__module__": __name__}) if of_subgraph else Compiled
+    members = {
+        "config_keys": {}, "may_cache": lambda self, graph: True, "query": lambda self, graph: {"y": True},
+        "import_": lambda *args: compiled(), "compile": lambda self, graph, config: compiled(),
+    }
+    g = pt.Graph([pt.op("Abs", pt.variable("x", "float32", (4,)), name="y")], name="g")
+    with device("odd", "Abs", **{**members, **({} if of_subgraph else {hook: wrong})}), pytest.raises(pt.DeviceMistake) as caught:
+        pt.compile(g, "HETERO:odd,beta", {"odd": {"CACHE_DIR": str(tmp_path / "cache")}})
+    assert f"{hook} of " in str(caught.value) and "Mend the device's own code" in str(caught.value)
+    assert "it raised KeyError: 'weights'" in str(caught.value) or "it returned int, not " in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [["text"], [{"node": "y"}], "text", 5])
+def test_rows_of_a_profile_are_rows(rows):
+    class Compiled(CompiledSubgraph):
+        def run(self, inputs, out=None):
+            return [np.abs(inputs[0])]
+
+        def profile_rows(self):
+            return rows
+
+    g = pt.Graph([pt.op("Abs", pt.variable("x", "float32", (4,)), name="y")], name="g")
+    with device("odd", "Abs", compile=lambda self, graph, config: Compiled()):
+        model = pt.compile(g, "odd", {"PERF_COUNT": True})
+        with pytest.raises(pt.PartitaError, match="subgraph 'odd_0' on 'odd'.*profile_rows"):
+            model.profile(X)
+
+
 def test_compile_completes_a_partial_configuration():
     seen = []
 
