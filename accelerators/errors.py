@@ -122,7 +122,9 @@ def _named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[
             raise
         except Exception as error:
             named = raised(error, f"{hook} of {owner(self)}")
-            raise DeviceMistake(named.cause, where=named.where, remedy=MEND) if is_own_mistake(error, type(self)) else named from error
+            if is_own_mistake(error, type(self)):
+                named = DeviceMistake(named.cause, where=named.where, remedy=MEND)
+            raise named from error
         if kinds and not isinstance(result, kinds):
             words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
             cause = f"it returned {type(result).__name__}, not {words}"

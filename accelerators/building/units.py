@@ -17,7 +17,15 @@ from accelerators.building.output_check import OutputCheck
 from accelerators.building.specialized import SpecializedSubgraph, is_static
 from accelerators.cache.cached_compiling import check_folder, compile_cached
 from accelerators.capsules.keeping import keep_failure
-from accelerators.errors import MEND, AcceleratorError, BadConfig, CompileError, DeviceMistake, RunError, is_own_mistake
+from accelerators.errors import (
+    MEND,
+    AcceleratorError,
+    BadConfig,
+    CompileError,
+    DeviceMistake,
+    RunError,
+    is_own_mistake,
+)
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.compile_now import compile_now
 from accelerators.interface.device_list import Device

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 
 from accelerators.cache.digest import graph_digest
 from accelerators.interface.accelerator import Accelerator
@@ -54,7 +56,8 @@ def make_key(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) 
     library = identity.pop("library", "")
     digest = graph_digest(graph)
     meant = accelerator.meaning(config)
-    options = " ".join(f"{key}={meant[key]!r}" for key in sorted(meant) if key not in IRRELEVANT)
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # Arrays are written whole.
+        options = " ".join(f"{key}={meant[key]!r}" for key in sorted(meant) if key not in IRRELEVANT)
     target = "; ".join(f"{key} {value}" for key, value in sorted(identity.items()))
     versions = f"{library}, Partita {source_digest()[:12]}".lstrip(", ")
     return Key(accelerator.name, digest.body, digest.shapes, digest.weights, target, options, versions)

@@ -105,7 +105,7 @@ def told_config(capsule: Capsule) -> dict[str, Any]:
 
 def _is_told(key: Any, value: Any) -> bool:
     """May the value go into a file: it differs from the default, names no file, and JSON can say it?"""
-    return not key.names_files and value != key.default and isinstance(value, (str, int, float, bool))
+    return not key.names_files and isinstance(value, (str, int, float, bool)) and value != key.default
 
 
 def device_class(accelerator: Accelerator) -> type:

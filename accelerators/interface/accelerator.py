@@ -7,6 +7,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -460,8 +461,9 @@ class Accelerator:
         """A copy of the accelerator with these values, as `full_config` returns them, in place of its own: its `get_config` tells
         them. The accelerator itself, if nothing differs. The copy shares all else that the accelerator holds."""
         own = {**self._config, **values}
-        if own == self._config:
-            return self
+        with suppress(ValueError):  # Arrays among the values cannot be compared so.
+            if own == self._config:
+                return self
         configured = copy.copy(self)
         configured._config = own
         return configured

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.cache.key import make_key
 from accelerators.errors import AcceleratorUnavailable
 from accelerators.interface.keys import Key
 from accelerators.interface.registry import accelerator
@@ -261,4 +262,10 @@ def test_lists_dictionaries_and_numbers_of_numpy_travel_with_the_configuration(t
         assert [config["AXES"], config["TABLE"], config["SCALE"]] == [[2, [3, 4]], {"a": {"b": [0.5, None]}}, 2.5]
         with pytest.raises(pt.PartitaError, match="the value of HOOK cannot be written into a file: <built-in function print>"):
             pt.compile(small_net(), "keyed", config={"HOOK": print}).export(tmp_path / "again.partita")
+        arrays = [np.zeros(2000), np.eye(1, 2000)[0], np.full(2000, 1e-12)]
+        model = pt.compile(small_net(), "keyed", config={"TABLE": arrays[0]})
+        with pytest.raises(pt.PartitaError, match="the value of TABLE cannot be written into a file"):
+            model.export(tmp_path / "again.partita")
+        configs = [model.units[0].config | {"TABLE": array} for array in arrays]
+        assert len({make_key(accelerator("keyed"), small_net(), config).digest for config in configs}) == 3
     assert not (tmp_path / "again.partita").exists()
