@@ -172,7 +172,18 @@ def _output_bytes(node: Node, g: Graph) -> int | None:
             if entry is not None and entry.node.value is not None
         ]
         return 8 * sum(sizes) * max(2, *(_rank(entry) for entry in node.inputs))
-    return None
+    return _bytes_of_range(node) if node.op == "Range" and not node.domain else None
+
+
+def _bytes_of_range(node: Node) -> int | None:
+    """The bytes of a Range of constants, which may be tensors of one element: ONNX's function of AffineGrid reads such, and
+    its inference types scalars alone."""
+    values = [as_constant(entry) for entry in node.inputs]
+    if any(value is None or value.size != 1 for value in values):
+        return None
+    start, limit, step = (value.item() for value in values if value is not None)
+    count = (limit - start) / step if step else math.inf
+    return math.ceil(max(count, 0)) * (values[0].itemsize if values[0] is not None else 1) if math.isfinite(count) else None
 
 
 _BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})

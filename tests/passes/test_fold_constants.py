@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -324,3 +326,15 @@ def test_what_would_take_long_is_left_to_a_device(name: str, inputs: list[np.nda
     node = op(kind, *map(constant, inputs), domain=domain, **attributes)
     opsets = {"": 21, "ai.onnx.ml": 3}
     assert [n.op for n in apply_pass(Graph([node[0]], opsets=opsets), "FoldConstants").nodes if n.is_op] == [kind]
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize(
+    ("ends", "expected"), [((0, 6, 1), range(6)), ((5, -1, -2), (5, 3, 1)), ((3, 3, 1), ()), ((0, 1, 0), None)]
+)
+def test_a_range_of_tensors_of_one_element(shape: tuple[int, ...], ends: tuple[int, ...], expected: Any) -> None:
+    """ONNX's inference types scalars alone, and its own function of AffineGrid reads such tensors."""
+    numbers = op("Range", *[constant(np.full(shape, end)) for end in ends], name="numbers")
+    result = apply_pass(Graph([op("Identity", numbers)]), "FoldConstants")
+    value = result.outputs[0].node.value
+    assert (None if value is None else value.tolist()) == (None if expected is None else list(expected))

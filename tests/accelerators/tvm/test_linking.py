@@ -21,6 +21,7 @@ from accelerators.tvm.code.elf import data_object, is_elf
 from accelerators.tvm.kernels.language import Intrinsic, Kernel, emit, float32
 from accelerators.tvm.machine.machine import Machine, host_machine
 from accelerators.tvm.machine.special import Used
+from accelerators.tvm.run.pool import pool_object
 from graph.text import parse
 from partita.cli.main import main
 
@@ -267,6 +268,17 @@ def test_a_device_that_gets_nothing_need_not_export(only, tmp_path) -> None:
     pt.save(NET, tmp_path / "net.onnx")
     command = ["compile", str(tmp_path / "net.onnx"), "--devices", "HETERO:reference,cpu", "-o", str(tmp_path / "net.partita")]
     assert main(command) == 0
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler")
+def test_compilers_write_aside_where_their_result_is(tmp_path, monkeypatch) -> None:
+    """g++ says that it cannot create a file in such a TMPDIR, where a remedy named a compiler to install."""
+    monkeypatch.setenv("TMPDIR", "/proc")
+    pool_object.cache_clear()
+    threads = pool_object("g++", "-DPARTITA_PLAIN_SYMBOLS")
+    assert threads is not None
+    (tmp_path / "part.o").write_bytes(threads)
+    linking.share(tmp_path / "library.so", [tmp_path / "part.o"])
 
 
 def test_the_list_of_devices_says_so(only, capsys) -> None:
