@@ -66,6 +66,22 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the combinations of a thinned test's parameters every nth stays quick: those with indices whose sum n divides."""
+    values: dict[tuple[object, str], dict[int, int]] = {}
+    for item in items:
+        marker = item.get_closest_marker("thinned")
+        if marker is not None:
+            every, *names = marker.args
+            ranks = 0
+            for name in names:
+                known = values.setdefault((item.function, name), {})  # type: ignore[attr-defined]
+                ranks += known.setdefault(id(item.callspec.params[name]), len(known))  # type: ignore[attr-defined]
+            if ranks % every:
+                item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     with limited(item):

@@ -27,11 +27,15 @@ from tests.insight.small_devices import device_of
 Make = Callable[[Sizes], pt.Graph]
 
 EXPORTS = [
-    pytest.param(make, attrs.evolve(sizes, layers=1, style=style, position_ids=given), id=f"{make.__name__}-{style}-{given}")
+    pytest.param(
+        make, attrs.evolve(sizes, layers=1, style=style, position_ids=given), id=f"{make.__name__}-{style}-{given}",
+        marks=() if (make is gpt2) == ((style == "ops") == given) else pytest.mark.slow,
+    )
     for make, sizes in ((gpt2, SMALL), (llama, SMALL_LLAMA))
     for style in ("ops", "op")
     for given in (True, False)
 ]
+"""All ways; each two of their parameters' values meet in a quick one."""
 
 
 def told_at_once(graph: pt.Graph, ids: np.ndarray) -> np.ndarray:
@@ -195,6 +199,7 @@ def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> Non
 KEPT = attrs.evolve(SMALL_LLAMA, layers=1)
 
 
+@pytest.mark.thinned(2, "device", "style")
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:onnxruntime,reference"])
 @pytest.mark.parametrize("style", ["ops", "op"])
 def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: Path) -> None:

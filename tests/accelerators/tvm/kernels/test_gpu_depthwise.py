@@ -51,7 +51,7 @@ def separable(dtype: str = "float32") -> pt.Graph:
     return pt.Graph([held], name="separable")
 
 
-@pytest.mark.parametrize("precision", ["f16", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16"])
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     """Two chains are left, which make the types of the input and of the output."""
     names = schedules(compiled(separable(), "cuda", ARCH="sm_80", PRECISION=precision))

@@ -113,14 +113,14 @@ def test_tensor_cores_without_barriers_are_seen() -> None:
         run(without_barriers(draft.kernel), given)
 
 
-@pytest.mark.parametrize("precision", ["f16", "bf16", "tf32"])
+@pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16", "tf32"])
 def test_a_norm_before_a_convolution_takes_no_launch_on_tensor_cores(precision: str) -> None:
     names = schedules(compiled(pt.apply_pass(layer(16, (4, 4)), "InferShape"), "cuda", ARCH="sm_80", PRECISION=precision))
     assert [name for name in names if name.startswith("gpu")] == ["gpu_convolution_on_tensor_cores"]
 
 
 @needs_nvcc
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "float32"])
 def test_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
     """A layer of DenseNet-121."""
     graph = pt.apply_pass(pt.Graph([normed_layer(dtype, (1, 256, 28, 28), 128)], opsets={"": 22}), "InferShape")

@@ -102,7 +102,7 @@ def decoder(dtype: str = "float32") -> pt.Graph:
     return pt.Graph([pt.op("Relu", pt.op("Conv", first, pt.constant(weights[1]), pads=[1] * 4))], name="decoder")
 
 
-@pytest.mark.parametrize("precision", ["f16", "bf16", "tf32"])
+@pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16", "tf32"])
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     names = schedules(compiled(decoder(), "cuda", ARCH="sm_80", PRECISION=precision))
     first = names.index("gpu_transposed_on_tensor_cores")

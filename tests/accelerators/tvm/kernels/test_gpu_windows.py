@@ -61,7 +61,7 @@ def test_each_is_one_launch() -> None:
     assert schedules(compiled(old_net(), "cuda", ARCH="sm_80")) == KERNELS
 
 
-@pytest.mark.parametrize("precision", ["f16", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16"])
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     """One chain is left in front and one behind, which make the types of the input and of the output."""
     names = schedules(compiled(old_net(), "cuda", ARCH="sm_80", PRECISION=precision))

@@ -117,6 +117,7 @@ IN_GROUPS = {
 }
 
 
+@pytest.mark.thinned(2, "kind", "name")
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transposed_convolution_is_exact(kind: str, name: str) -> None:

@@ -80,6 +80,7 @@ def product_of(pair: Pair, name: str, **config: int) -> Array:
     return np.asarray(model.run(pair.inputs, [None])[0])
 
 
+@pytest.mark.thinned(2, "kind", "name")
 @pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_product_of_two_values_is_exact(kind: str, name: str) -> None:

@@ -48,6 +48,7 @@ def made_by(graph: pt.Graph, inputs: list[Array], name: str, **config: int) -> l
     return compiled(graph, INTEGERS=name, **config).run(inputs, [None] * len(graph.outputs))
 
 
+@pytest.mark.thinned(2, "kind", "name")
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_convolution_is_exact(kind: str, name: str) -> None:
@@ -155,6 +156,7 @@ def test_very_many_convolutions_are_exact(layer: Layer, name: str, threads: int)
     check_one(layer, name, threads)
 
 
+@pytest.mark.thinned(2, "kind", "name")
 @pytest.mark.parametrize("kind", ["window", "image", "squares", "large groups"])
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
