@@ -157,6 +157,7 @@ def layers() -> pt.Graph:
     return pt.apply_pass(pt.Graph([dense], inputs=[x]), "InferShape")
 
 
+@pytest.mark.thinned(2, "precision", "instructions")
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("instructions", ["host", "amx-bf16", "vdpbf16ps", "narrow"])
 def test_a_network_stays_narrow_between_its_kernels(precision: str, instructions: str) -> None:
