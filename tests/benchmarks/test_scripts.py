@@ -29,10 +29,24 @@ def kept(folder: Path, name: str) -> results.Section:
     return results.read(path)[name]
 
 
-def test_partition(tmp_path: Path) -> None:
-    said = run("partition", "--tiny", "--results", str(tmp_path))
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What a run of two parts says, and the folder of its results."""
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path_factory.mktemp("results")
+    return run("__main__", "--tiny", "--parts", "partition", "latency", "--results", str(folder)), folder
+
+
+def test_a_run_of_parts_leaves_one_file(parts: tuple[str, Path]) -> None:
+    _, folder = parts
+    kept(folder, "partition"), kept(folder, "latency")
+    assert not list((folder / "unfinished").iterdir())
+
+
+def test_partition(parts: tuple[str, Path]) -> None:
+    said, folder = parts
     assert "| random 200" in said and "Measured 20" in said
-    result = kept(tmp_path, "partition")
+    result = kept(folder, "partition")
     ours = {row.engine: row for row in result.rows if row.engine.startswith("partita")}
     assert list(ours) == ["partita largest", "partita walk", "partita waves"]
     assert all(row.is_sound and row.extra["groups"] > 0 for row in ours.values())
@@ -40,11 +54,10 @@ def test_partition(tmp_path: Path) -> None:
     assert {"processor", "cores", "versions", "commit", "date", "others_cores"} <= result.about.keys()
 
 
-def test_latency(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    said = run("latency", "--tiny", "--results", str(tmp_path))
+def test_latency(parts: tuple[str, Path]) -> None:
+    said, folder = parts
     assert "**batch 1, 1 thread**" in said and "geometric mean" in said
-    rows = {row.engine: row for row in kept(tmp_path, "latency").rows}
+    rows = {row.engine: row for row in kept(folder, "latency").rows}
     assert list(rows) == ["partita", "onnxruntime", "openvino", "tvm"]
     for name in ("partita", "onnxruntime"):
         assert rows[name].is_sound, rows[name].note
@@ -238,9 +251,3 @@ def test_threads(tmp_path: Path) -> None:
         (situation, engine) for situation in situations for engine in ("partita", "onnxruntime")
     ]
     assert all(row.times and len(row.times.processes) == 2 for row in result.rows)
-
-
-def test_a_run_of_parts_leaves_one_file(tmp_path: Path) -> None:
-    run("__main__", "--tiny", "--parts", "partition", "compiling", "--results", str(tmp_path))
-    kept(tmp_path, "partition"), kept(tmp_path, "compile")
-    assert not list((tmp_path / "unfinished").iterdir())
