@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
@@ -21,6 +23,18 @@ def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.
     index.
     """
     return x[_positions(indices, axis)]
+
+
+@numerics("GatherND", why=fails("where indices have no coordinate"))
+def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.ndarray:
+    """Slices of ``x`` at coordinates of its dimensions after those of the batch."""
+    batch, rows, depth = x.shape[:batch_dims], indices.shape[batch_dims:-1], indices.shape[-1]
+    if indices.shape[:batch_dims] != batch:
+        raise ValueError(f"the data has batches of {list(batch)}, and the indices {list(indices.shape[:batch_dims])}")
+    count, each = math.prod(batch), math.prod(rows)
+    numbers = np.broadcast_to(np.arange(count)[:, None], (count, each))
+    coordinates = np.moveaxis(indices.reshape(count, each, depth), -1, 0)
+    return x.reshape(count, *x.shape[batch_dims:])[(numbers, *coordinates)].reshape(*batch, *rows, *x.shape[batch_dims + depth :])
 
 
 @numerics("Scatter", widen=True, why=absent())

@@ -130,6 +130,7 @@ WITNESSES = [
     Witness("LabelEncoder", 4, [i64(1, 2)], {
         "keys_tensor": i64(1), "values_tensor": np.array(["a"], object),
     }, domain="ai.onnx.ml"),
+    Witness("GatherND", 13, [f32(1, 2, 3), i64()]),
     Witness("STFT", 17, [f32(2, 8), i64(2).reshape(()), f32(4)]),
     Witness("FeatureVectorizer", 1, [f32(1, 1, 2)], {"inputdimensions": [2]}, domain="ai.onnx.ml"),
     Witness("LinearClassifier", 1, [f32(2, 2)], {

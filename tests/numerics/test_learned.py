@@ -229,3 +229,20 @@ def test_a_norm_along_no_axis_is_one_along_all() -> None:
     graph = pt.Graph([norm], opsets={"": 13})
     for device in ("reference", "HETERO:cpu,reference"):
         np.testing.assert_allclose(pt.compile(graph, device)(x)[0], (x - x.mean()) / x.std(), rtol=1e-5)
+
+
+COORDINATES = [(0, (0,)), (0, (2, 0)), (0, (5, 2)), (1, (3, 2)), (1, (3, 6, 1)), (1, (3, 4, 0)), (2, (3, 4, 1))]
+
+
+@pytest.mark.parametrize("batch, shape", COORDINATES)
+def test_slices_at_coordinates(batch: int, shape: tuple[int, ...]) -> None:
+    x = np.arange(120, dtype=np.float32).reshape(3, 4, 5, 2)
+    indices = np.random.default_rng(1).integers(-2, 2, shape)
+    proto = model(f"g (float[3, 4, 5, 2] x, int64{list(shape)} i) => (y) {{ y = GatherND <batch_dims = {batch}> (x, i) }}")
+    check(proto, {"x": x, "i": indices})
+
+
+def test_batches_of_indices_that_are_not_those_of_the_data() -> None:
+    graph = pt.load(model("g (float[A, 4] x, int64[B, 1] i) => (y) { y = GatherND <batch_dims = 1> (x, i) }"))
+    with pytest.raises(pt.PartitaError, match="3 and 1|batches of"):
+        pt.compile(graph, "reference")(np.ones((3, 4), np.float32), np.zeros((1, 1), np.int64))
