@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.onnxruntime.session_options import CPU, PAIRS, quiet_options, set_running
+from accelerators.onnxruntime.session_options import CPU, WRONG, quiet_options, set_running
 from accelerators.running.outputs import Outputs
 
 DTYPES = {
@@ -118,7 +118,7 @@ def whole_session(path: str, threads: int) -> WholeSession | None:
     options = quiet_options(onnxruntime, shares_threads=False)
     set_running(options, onnxruntime, level="all", threads=threads, between=1, spinning=True)
     try:
-        how = {"disabled_optimizers": [PAIRS], "enable_fallback": 0}  # the other way would be the same, and says so
+        how = {"disabled_optimizers": [*WRONG], "enable_fallback": 0}  # the other way would be the same, and says so
         session = onnxruntime.InferenceSession(path, options, providers=[CPU], **how)
         return WholeSession(session)
     except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; whoever reads the file says what is wrong

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelerators.onnxruntime.session_options import PAIRS
+from accelerators.onnxruntime.session_options import WRONG
 from graph.graph import Graph
 from graph.nested import graphs_in
 from graph.node import Node, NodeEntry
@@ -21,7 +21,7 @@ _DROPPED = frozenset("Identity Dropout Cast".split())
 
 def wrong_optimizers(graph: Graph) -> list[str]:
     """The optimizers to switch off for this graph. Linear."""
-    return [PAIRS, PROPAGATION] if any(_breaks(inner) for inner in graphs_in(graph)) else [PAIRS]
+    return [*WRONG, PROPAGATION] if any(_breaks(inner) for inner in graphs_in(graph)) else [*WRONG]
 
 
 def _breaks(graph: Graph) -> bool:

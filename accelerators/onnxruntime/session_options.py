@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-PAIRS = "DoubleQDQPairsRemover"
-"""The optimizer that makes one quantization of two in a row that have other scales. It is off in every session."""
+WRONG = ("DoubleQDQPairsRemover", "GatherToSliceFusion")
+"""The optimizers that are off in every session: one makes one quantization of two in a row that have other scales, and one makes
+a Slice of a Gather at a Range, which counts a first position below 0 otherwise and cuts off what lies outside."""
 
 LEVELS = {
     "all": "ORT_ENABLE_ALL",

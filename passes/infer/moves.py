@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -241,10 +242,11 @@ def _check_symbolic(c: Context, data: Sizes) -> None:
     indices = c.elements(1)
     if indices is None or c.op.endswith("ND"):
         return
+    size = data[axis_of(c, len(data), 0)]
     for index in indices.reshape(-1):
-        sign = None if index is None else is_at_least(index, 0)
-        if sign is not None:
-            c.at_least(data[axis_of(c, len(data), 0)], index + 1 if sign else -index, _INDICES)
+        with contextlib.suppress(Unknown):  # Values decide where it is counted from: what reads at it checks it.
+            if index is not None:
+                c.at_least(size, index + 1 if c.usually(index, 0) else -index, _INDICES)
 
 
 @rule("Pad")

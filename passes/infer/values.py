@@ -129,10 +129,10 @@ def _product(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
 
 
 def _range(c: Context, shape: Sizes) -> Sequence[Elements]:
-    given = [(c.values(slot) or [None])[0] for slot in range(3)]
-    if not _small(shape) or not all(isinstance(value, int) for value in given) or not given[2]:
+    start, _, step = ((c.values(slot) or [None])[0] for slot in range(3))
+    if not _small(shape) or start is None or not isinstance(step, int):
         return ()
-    return [objects(list(range(*given)), shape)]  # type: ignore[arg-type]
+    return [objects([start + i * step for i in range(_count(shape))], shape)]
 
 
 def _divided(a: Any, b: Any) -> Any:

@@ -54,6 +54,13 @@ def heads(node: Node, count: int) -> Node:
     return pt.op("Reshape", node, pt.op("Concat", batch, integers(count, -1), axis=0))
 
 
+def last_three(node: Node) -> Node:
+    """The last three positions of a value, from the end where it has fewer."""
+    count = pt.op("Shape", node)
+    first, end = (pt.op("Squeeze", size, integers(0)) for size in (pt.op("Sub", count, integers(3)), count))
+    return pt.op("Range", first, end, scalar(1))
+
+
 def four_fewer(node: Node) -> Node:
     """As many columns as there are rows, but four: of none the number is kept, and of -1 left open, as that of the rows is."""
     columns = pt.op("Sub", pt.op("Shape", node, end=1), integers(4))
@@ -82,6 +89,10 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
     "a table": (lambda: positions(6), [(2, 6), (0, 3), (2, 1)], [(2, 7), (1, 40)], OPERANDS),
     "Gather": (lambda: pt.op("Gather", x("N", 4), integers(0, 3)), [(4, 4), (9, 4)], [(3, 4), (0, 4)], f"{LOOK_UPS}: "),
     "Gather from the end": (lambda: pt.op("Gather", x(4, "N"), integers(-3), axis=1), [(4, 3)], [(4, 2)], f"{LOOK_UPS}: 2"),
+    "Gather, the last three": (
+        lambda: pt.op("Gather", x("N", 4), last_three(y("M"))), [((5, 4), (5,)), ((5, 4), (2,)), ((3, 4), (0,))],
+        [((4, 4), (5,)), ((1, 4), (0,)), ((2, 4), (0,))], LOOK_UPS,
+    ),
     "GatherND": (lambda: pt.op("GatherND", x("N", "M"), integers([1, -5])), [(2, 5)], [(1, 5), (2, 4)], LOOK_UPS),
     "GatherND, batches": (
         lambda: pt.op("GatherND", x(2, "M", 3), integers([1, 2], [4, 0]), batch_dims=1), [(2, 5, 3)], [(2, 4, 3)],

@@ -406,3 +406,13 @@ def test_a_condition_within_a_body() -> None:
     assert model(data, np.array([True, False, True, False]), np.array(True))[0].tolist() == [0, 2]
     with pytest.raises(pt.RunError, match="indices element out of data bounds, idx=3"):
         model(data, np.ones(4, bool), np.array(True))
+
+
+def test_a_gather_at_a_range_is_no_slice() -> None:
+    """A Slice would count the first position from the end, but not those behind it, and cut off what lies outside."""
+    x, first, end = pt.variable("x", "float32", (5,)), pt.variable("first", "int64", ()), pt.variable("end", "int64", ())
+    taken = pt.op("Gather", x, pt.op("Range", first, end, pt.constant(np.array(1))), name="taken")
+    model, data = pt.compile(pt.Graph([taken], [x, first, end]), "onnxruntime"), np.arange(5, dtype=np.float32)
+    assert model(data, np.array(-2), np.array(1))[0].tolist() == [3, 4, 0]
+    with pytest.raises(pt.RunError, match=r"'taken'.*indices element out of data bounds, idx=5"):
+        model(data, np.array(3), np.array(7))
