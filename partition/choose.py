@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import attrs
 
@@ -72,7 +72,10 @@ def _chosen(
         for v in group:
             free[v] = False
     if isinstance(selector, Pattern):
-        return _matched(selector, hooks, index, fixed, free)
+        matched, evidence = _matched(selector, hooks, index, fixed, free)
+        if callable(how):
+            evidence.notes.append(f"Growth {getattr(how, '__name__', 'given')} was not asked: a pattern finds its matches itself")
+        return matched, evidence
     labels = _labels(selector, hooks, index, free)
     how = how or ("largest" if selector.stateless else "walk")
     if how == "walk":
@@ -191,6 +194,8 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
     numbered: Groups = []
     taken: set[int] = set()
     try:
+        if isinstance(groups, (str, Mapping)):
+            raise TypeError
         listed = [[group] if isinstance(group, str) else list(group) for group in groups]
     except TypeError:
         raise PartitionError(f"{groups!r:.80} is no list of groups", where=where, remedy=remedy) from None
@@ -200,8 +205,12 @@ def _numbered(groups: GivenGroups, index: OpIndex, free: Sequence[bool], where: 
             v = by_name.get(one, -1) if isinstance(one, str) else index.number.get(one, -1) if isinstance(one, Node) else -1
             name = getattr(one, "name", one)
             if v < 0:
-                hint = did_you_mean(name, by_name) if isinstance(name, str) else None
-                raise PartitionError(f"{name!r:.80} is no op of the graph", where=where, remedy=hint or remedy)
+                is_there = isinstance(name, str) and name in by_name
+                hint = did_you_mean(name, by_name) if isinstance(name, str) and not is_there else None
+                cause = f"{name!r:.80} is no op of the graph"
+                if is_there:
+                    cause += ": it is a node of another one" if isinstance(one, Node) else ": it is a value"
+                raise PartitionError(cause, where=where, remedy=hint or remedy)
             if not free[v]:
                 cause = f"{name!r} may not be in a subgraph: the selector refused it, it is in one already, or no output needs it"
                 raise PartitionError(cause, where=where, remedy="Leave it out")

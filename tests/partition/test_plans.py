@@ -12,6 +12,7 @@ from partition import (
     AffinityProperty,
     ContainOpSelector,
     PartitionError,
+    Pattern,
     PatternProperty,
     Plan,
     SubgraphProperty,
@@ -352,7 +353,11 @@ def test_groups_given_as_sets_of_nodes() -> None:
         ([["a", "b"], ["b"]], "'b' is in two groups, or twice in one"),
         ([5], r"\[5\] is no list of groups"),
         (5, "5 is no list of groups"),
-        ([[op("Relu", variable("z", "float32", (4,)), name="a")]], "'a' is no op of the graph"),
+        ([[op("Relu", variable("z", "float32", (4,)), name="a")]], "'a' is no op of the graph: it is a node of another one"),
+        ([[op("Relu", variable("z", "float32", (4,)), name="a")[0]]], "'a' is no op of the graph: it is a value"),
+        ([[["a"]]], r"\['a'\] is no op of the graph"),
+        ("ab", "'ab' is no list of groups"),
+        ({"first": ["a"]}, "is no list of groups"),
     ],
 )
 def test_groups_that_cannot_be(groups: Any, message: str) -> None:
@@ -365,6 +370,14 @@ def test_groups_are_of_one_property_and_one_graph() -> None:
         plan(diamond(), groups=[["a"]], subgraph_property=[ops("Relu"), ops("Exp")])
     with pytest.raises(PartitaError, match="groups are of one graph, not of the bodies in it"):
         apply_pass(diamond(), "PartitionGraph", groups=[["a"]], inside=True)
+
+
+def test_a_pattern_does_not_ask_for_a_growth() -> None:
+    def own(nodes: Any, accepts: Any) -> Any:
+        raise AssertionError
+
+    result = apply_pass(diamond(), "PartitionGraph", subgraph_property=PatternProperty(Pattern("Relu"), "mine"), growth=own)
+    assert "Growth own was not asked: a pattern finds its matches itself" in str(result.attrs["partition_report"])
 
 
 def test_a_growth_of_the_users_own() -> None:
