@@ -9,7 +9,7 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
@@ -110,12 +110,16 @@ def export(
     return program.model_proto
 
 
-LOST: dict[tuple[str, str], object] = {
-    ("aten::avg_pool2d", "divisor_override"): None,
-    ("aten::avg_pool3d", "divisor_override"): None,
-    ("aten::scatter_reduce", "reduce"): "mean",
+LOST: Mapping[tuple[str, str], Callable[[Any], bool]] = {
+    ("aten::avg_pool2d", "divisor_override"): lambda divisor: divisor is not None,
+    ("aten::avg_pool3d", "divisor_override"): lambda divisor: divisor is not None,
+    ("aten::scatter_reduce", "reduce"): lambda kind: bool(kind == "mean"),
+    ("aten::_upsample_bilinear2d_aa", "align_corners"): bool,
+    ("aten::_upsample_bicubic2d_aa", "align_corners"): bool,
+    ("aten::cross_entropy_loss", "label_smoothing"): bool,
+    ("aten::cross_entropy_loss", "target"): lambda node: bool(node.meta["val"].is_floating_point()),
 }
-"""Arguments that torch's exporter drops: what it writes computes something else where they have this value; None: any value."""
+"""By argument that torch's exporter drops, or takes for another: whether what it writes computes something else for a value."""
 
 
 def _lost(program: torch.export.ExportedProgram | None) -> str | None:
@@ -125,7 +129,7 @@ def _lost(program: torch.export.ExportedProgram | None) -> str | None:
         if schema is None:
             continue
         for name, value in [*zip((argument.name for argument in schema.arguments), node.args), *node.kwargs.items()]:
-            if value is not None and LOST.get((schema.name, name), ...) in (None, value):
+            if (schema.name, name) in LOST and LOST[schema.name, name](value):
                 return f"torch's exporter drops {name} of {schema.name}"
             if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
                 return f"torch's exporter may write 0.0 for the -0.0 that {schema.name} is given as {name}"

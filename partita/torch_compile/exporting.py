@@ -82,6 +82,9 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
     unplain = next((inputs[i] for i in tensors if inputs[i].layout is not torch.strided or inputs[i].is_quantized), None)
     if unplain is not None:
         raise NotExported(f"a tensor that is given is {unplain.layout}, of {unplain.dtype}, which no array is")
+    tuples = next((value for value in inputs if isinstance(value, (tuple, list, dict))), None)
+    if tuples is not None:
+        raise NotExported(f"an input is a {type(tuples).__name__}, and no tensor or number")
     kept, computed = _results(captured.module)
     fed = [*tensors, *sorted(captured.integers)] if dynamic else tensors
     program = _program(captured, inputs, fed, computed, dynamic)

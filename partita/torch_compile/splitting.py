@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import NotExported, export_graph
 from partita.torch_compile.graph_call import GraphCall
+from partita.torch_compile.layouts import is_number, memory_of
 from partita.torch_compile.side_effects import sets_a_mode, writes_to_shared
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[A
     in torch: of n ops k different ones take about 2 k log n exports, of ever smaller parts. A graph that changes tensors in place
     that it was given, or of which it has views, stays in torch as a whole. So does one that sets a mode of torch's, such as
     autocast, for some of its ops: half of it would leave torch in that mode."""
-    ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
+    ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr") and not _is_taken(node)]
     setter = next(filter(sets_a_mode, ops), None)
     for op, reason in ((writes_to_shared(module), "changes a tensor in place"), (setter, "sets a mode of torch's")):
         if op is not None:
@@ -125,7 +127,15 @@ def _cut(module: Any, ops: Sequence[Any], starts: Sequence[int]) -> Any:
     from torch.fx.passes.split_module import split_module
 
     part_of = {node: sum(start <= i for start in starts) for i, node in enumerate(ops)}
+    for node in [*filter(_is_taken, module.graph.nodes)]:
+        node.args[0].append(node)
+        part_of[node] = part_of[node.args[0]]
     return split_module(module, torch.nn.Module(), lambda node: part_of.get(node, 0), keep_original_order=True)
+
+
+def _is_taken(node: Any) -> bool:
+    """Is it one of an op's several results? It is taken where the op runs: parts hand tensors on, and no tuples of them."""
+    return node.target is operator.getitem and memory_of(node.args[0]) is None and not is_number(node.args[0])
 
 
 def _inputs_of(cut: Any, inputs: Sequence[Any], name: str) -> tuple[Any, ...]:
