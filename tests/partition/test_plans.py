@@ -415,3 +415,20 @@ def test_borders_tell_their_bytes() -> None:
     x = variable("x", "float16", ("N", 4))
     (border,) = plan(Graph([op("Relu", x, name="r")]), subgraph_property=ops("Relu")).borders
     assert border.bytes is None
+
+
+def test_a_plan_makes_no_calls() -> None:
+    class Counting(SubgraphProperty):
+        made = 0
+
+        def create_subgraph_selector(self) -> SubgraphSelector:
+            return ContainOpSelector(["Relu"])
+
+        def create_subgraph_node(self, subgraph: Graph, index: int) -> Any:
+            Counting.made += 1
+            return super().create_subgraph_node(subgraph, index)
+
+    g = chain("Relu", "Exp", "Relu")
+    assert len(plan(g, subgraph_property=Counting()).groups) == 2 and Counting.made == 0
+    apply_pass(g, "PartitionGraph", subgraph_property=Counting())
+    assert Counting.made == 2

@@ -101,3 +101,19 @@ def test_what_is_held_back_is_still_checked() -> None:
     lie = text("graph g(x: float32[3000000]) -> (z) { z = Mul(x, x) : float32[9000000] }")
     with pytest.raises(PassError, match=r"'z' is declared float32\[9000000\], and float32\[3000000\] follows"):
         apply_pass(lie, "InferShape")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("graph g(x: float32[1024]) -> (y) { y = Mul(x, x) }", set()),
+        ("graph g(x: float32[1025]) -> (y) { y = Mul(x, x) }", {"y"}),
+        ("graph g(x: float32[2, 5000000]) -> (y) { y = Mul(x, x) }", set()),
+        ("graph g(x: float32[]) -> (y) { y = Mul(x, x) }", set()),
+        ("graph g(x: float32[N]) -> (y) { y = Mul(x, x) }", {"y"}),
+        ("graph g(x: float32) -> (y) { y = Mul(x, x) }", {"y"}),
+        ("graph g(x: float32[2, 5000000], v: float32[8]) -> (z) { y = Mul(x, v)\n z = Add(y, v) }", {"z"}),
+    ],
+)
+def test_vectors_are_bulky_by_their_length_alone(body: str, names: set[str]) -> None:
+    assert set(bulky_nodes(text(body))) == names
