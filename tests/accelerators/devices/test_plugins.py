@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+
 ROOT = Path(__file__).resolve().parents[3]
 PLUGINS = ROOT / "tests" / "plugins"
 
@@ -66,3 +68,17 @@ def test_broken_plugins_are_reported_and_break_nothing(site: Path) -> None:
         "Install echo-driver 2 or newer.",
     ):
         assert text in listed
+
+
+def test_a_device_that_declares_nothing_promises_nothing() -> None:
+    """Defaults that plugins rely on: each is the answer that is right for a device that knows nothing of the question."""
+    declared = {name: getattr(Accelerator, name) for name in Accelerator.__annotations__ if not name.startswith("_")}
+    assert declared == {
+        "name": "", "config_keys": {}, "dynamic_shapes": True, "parallel_compile": True, "appends_caches": False,
+        "travels_as_body": False, "reads_views": False, "last_resort": False, "compile_refuses": False,
+        "loses_nothing": False, "isolates_itself": False, "keeps_arrays": False,
+    }
+    declared = {name: getattr(CompiledSubgraph, name) for name in CompiledSubgraph.__annotations__}
+    assert declared == {
+        "memory": "host", "alignment": 1, "concurrent": False, "overlaps": False, "notes": (), "work": (), "story": None,
+    }
