@@ -13,6 +13,7 @@ from graph.readers.mxnet import converter, load_mxnet
 from graph.readers.mxnet.ops.registry import _table
 from graph.text import parse
 from graph.verify import verify
+from passes import apply_pass
 from tests.mxnet.data import FOLDER, cases
 
 X = {"op": "null", "name": "x", "inputs": []}
@@ -441,3 +442,31 @@ def test_a_pad_needs_two_numbers_for_each_axis(width: str) -> None:
     symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
     with pytest.raises(PartitaError, match="two numbers, 0 or more, for each axis"):
         load_mxnet(symbol, {}, {"data": (2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sizes"),
+    [
+        ({"indices": "(1, 4)", "sections": "0"}, [1, 3, 3]),
+        ({"indices": "(0, 1, 4)"}, [1, 3, 3]),
+        ({"indices": "()", "sections": "7"}, [1] * 7),
+        ({"indices": "(7,)"}, [7, 0]),
+        ({"indices": "()", "sections": "-1"}, "sections"),
+        ({"indices": "()", "sections": "3"}, "a divisor of the axis's size 7"),
+        ({"indices": "(4, 1)"}, "rising from 0 to at most 7"),
+        ({"indices": "(8,)"}, "rising from 0 to at most 7"),
+    ],
+)
+def test_parts_of_an_axis_at_their_limits(attributes: dict[str, str], sizes: list[int] | str) -> None:
+    count = len(sizes) if isinstance(sizes, list) else 1
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "_split_v2", "name": "parts", "attrs": {"axis": "1", **attributes}, "inputs": [[0, 0, 0]]},
+    ]
+    symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, i, 0] for i in range(count)]}
+    if isinstance(sizes, str):
+        with pytest.raises(PartitaError, match=sizes):
+            load_mxnet(symbol, {}, {"data": (2, 7)})
+    else:
+        graph = apply_pass(load_mxnet(symbol, {}, {"data": (2, 7)}), "InferShape")
+        assert [entry.type.shape for entry in graph.outputs] == [(2, size) for size in sizes]
