@@ -461,7 +461,7 @@ def test_parts_of_an_axis_at_their_limits(attributes: dict[str, str], sizes: lis
     count = len(sizes) if isinstance(sizes, list) else 1
     nodes = [
         {"op": "null", "name": "data", "inputs": []},
-        {"op": "_split_v2", "name": "parts", "attrs": {"axis": "1", **attributes}, "inputs": [[0, 0, 0]]},
+        {"op": "_split_v2", "name": "parts", "attrs": attributes, "inputs": [[0, 0, 0]]},
     ]
     symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, i, 0] for i in range(count)]}
     if isinstance(sizes, str):
