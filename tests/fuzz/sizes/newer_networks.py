@@ -353,7 +353,7 @@ def fused(n: Net) -> list[Node]:
             parts = [linear(n, x, width, width) for _ in range(3)]
             old = [None, None]
             if kind == "past":
-                old = [n.input("float32", (batch, count, n.symbol("P", (0, 1, 5), ()), width // count)) for _ in range(2)]
+                old = [n.input("float32", (batch, count, n.symbol("P", (0, 1, 5), (2,)), width // count)) for _ in range(2)]
             outputs = 3 if kind == "past" else 1
             mixed = n.op("MultiHeadAttention", *parts, None, None, None, *old, domain=OURS, num_heads=count, n_outputs=outputs)[0]
         y = n.op("SkipLayerNormalization", mixed, x, n.positive(width), n.weight(width), n.weight(width), domain=OURS)
