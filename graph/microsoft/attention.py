@@ -38,7 +38,7 @@ def of_heads(w: Writing) -> Graph:
     if w.has(6) and w.has(8):
         return _with_buffer(w, _Slots(bias=3, mask=4, added=5, past=6, length=8, beams=9))
     past = (w.input(6), w.input(7)) if w.has(6) else None
-    return w.done(*_attended(w, _parts(w, 3), (4, 5), past))
+    return w.done(*_attended(w, _parts(w, 3), (4, 5), past, _width(w, 2)))
 
 
 def of_one_token(w: Writing) -> Graph:
@@ -48,7 +48,7 @@ def of_one_token(w: Writing) -> Graph:
         if not w.attr("past_present_share_buffer", 0):
             raise NoBody("a cache that grows is not known", where=w.where)
         return _with_buffer(w, slots)
-    result, keys, values, scores = _attended(w, _parts(w, slots.bias), (slots.mask, None), None)
+    result, keys, values, scores = _attended(w, _parts(w, slots.bias), (slots.mask, None), None, _width(w, 2))
     return w.done(result, *(w.op("Identity", part) for part in (keys, values)), scores)
 
 
@@ -84,7 +84,7 @@ def _with_buffer(w: Writing, slots: _Slots) -> Graph:
     seen = [w.op("Slice", buffer, w.array([0]), length, w.array([2])) for buffer in old]
     if w.has(slots.beams):
         seen = [_of_beams(w, w.input(slots.beams), length, part) for part in seen]
-    result, _, _, scores = _attended(w, [queries, *new], (slots.mask, slots.added), (seen[0], seen[1]))
+    result, _, _, scores = _attended(w, [queries, *new], (slots.mask, slots.added), (seen[0], seen[1]), _width(w, 2))
     return w.done(result, *present, scores)
 
 
@@ -106,9 +106,9 @@ def _by_one_product(w: Writing, product: NodeEntry, mask: int, past: int, bias: 
     size, heads = _head_size(w), _head_count(w)
     sizes = [int(one) for one in w.attr("qkv_hidden_sizes", ())] or [size * heads] * 3
     parts = w.ops("Split", 3, product, w.array(sizes), axis=2)
-    given = [_with_heads(w, part, heads) for part in parts]
+    given = [w.transposed(_in_heads(w, part, heads, width), HEADS_FIRST) for part, width in zip(parts, sizes, strict=True)]
     old = [w.op("Gather", w.input(past), w.array(i), axis=0) for i in range(2)] if w.has(past) else []
-    result, keys, values, _ = _attended(w, given, (mask, bias), (old[0], old[1]) if old else None)
+    result, keys, values, _ = _attended(w, given, (mask, bias), (old[0], old[1]) if old else None, sizes[2])
     if len(w.node.output_names) == 1:
         return w.done(result)
     both = [w.op("Unsqueeze", part, w.array([0])) for part in (keys, values)]
@@ -121,10 +121,10 @@ def _parts(w: Writing, bias: int) -> list[NodeEntry]:
     if w.rank(0) != 3 or not w.has(1) or not w.has(2):
         raise NoBody("queries, keys and values that are one value are not known", where=w.where)
     if w.rank(1) == 4:  # those of another sequence, whose bias, if any, they have already
-        queries = _in_heads(w, w.input(0), heads)
+        queries = _in_heads(w, w.input(0), heads, _width(w, 0))
         queries = w.op("Add", queries, _biases(w, bias, heads)[0]) if w.has(bias) else queries
         return [w.transposed(queries, HEADS_FIRST), w.input(1), w.input(2)]
-    given = [_in_heads(w, w.input(i), heads) for i in range(3)]
+    given = [_in_heads(w, w.input(i), heads, _width(w, i)) for i in range(3)]
     if w.has(bias):
         given = [w.op("Add", part, added) for part, added in zip(given, _biases(w, bias, heads), strict=True)]
     return [w.transposed(part, HEADS_FIRST) for part in given]
@@ -139,21 +139,24 @@ def _biases(w: Writing, i: int, heads: int) -> list[NodeEntry]:
     return [w.op("Reshape", part, w.array([heads, -1])) for part in parts]
 
 
-def _in_heads(w: Writing, x: NodeEntry, heads: int) -> NodeEntry:
+def _in_heads(w: Writing, x: NodeEntry, heads: int, width: int) -> NodeEntry:
     """The rows of a value cut into heads: [batch, rows, heads, size]."""
-    return w.op("Reshape", x, w.array([0, 0, heads, -1]))
+    return w.op("Reshape", x, w.array([0, 0, heads, width // heads if width > 0 else -1]))
 
 
-def _with_heads(w: Writing, x: NodeEntry, heads: int) -> NodeEntry:
-    return w.transposed(_in_heads(w, x, heads), HEADS_FIRST)
+def _width(w: Writing, i: int) -> int:
+    """The size of all heads of an input; -1 where it is unknown, which a Reshape takes unless there are no rows."""
+    shape = w.type(i).shape or (None,)
+    size = shape[-1]
+    return size * (_head_count(w) if len(shape) == 4 else 1) if isinstance(size, int) else -1
 
 
 def _attended(
-    w: Writing, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None
+    w: Writing, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None, width: int
 ) -> tuple[NodeEntry, NodeEntry, NodeEntry, NodeEntry]:
     """What the queries make of the values, [batch, rows, heads times size], all keys and values, and the scores.
 
-    `added` are the inputs that a mask and a bias of the scores are in."""
+    `added` are the inputs that a mask and a bias of the scores are in, `width` the size of the result's rows."""
     queries, keys, values = given
     if past is not None:
         keys, values = (w.op("Concat", old, new, axis=2) for old, new in zip(past, (keys, values), strict=True))
@@ -165,7 +168,7 @@ def _attended(
     for addend in (filtered, w.input(bias) if bias is not None and w.has(bias) else None):
         scores = scores if addend is None else w.op("Add", scores, addend)
     seen = w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
-    return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, -1])), keys, values, scores
+    return w.op("Reshape", w.transposed(seen, HEADS_FIRST), w.array([0, 0, width])), keys, values, scores
 
 
 def _scale(w: Writing) -> NodeEntry:

@@ -301,3 +301,15 @@ def test_a_buffer_holds_what_a_cache_that_grows_holds(device: str, rows: int):
     _agree([results[0], *(part[:, :, : 3 + rows] for part in results[1:])], wanted)
     for part, old in zip(results[1:], buffer, strict=True):
         np.testing.assert_array_equal(part[:, :, 3 + rows :], old[:, :, 3 + rows :])
+
+
+@pytest.mark.parametrize("device", ["cpu", "onnxruntime", "reference"])
+@pytest.mark.parametrize("sizes", [(0, 3), (2, 0)])
+def test_attention_of_nothing(device: str, sizes: tuple[int, int]):
+    """Its heads were cut by a Reshape that left their size open, which an array of nothing does not tell."""
+    x = pt.variable("x", "float32", ("B", "T", 16))
+    y = pt.op("MultiHeadAttention", x, x, x, domain="com.microsoft", num_heads=2)
+    weights = pt.constant(np.ones((16, 48), np.float32)), pt.constant(np.ones(48, np.float32))
+    z = pt.op("Attention", x, *weights, domain="com.microsoft", num_heads=2)
+    graph = pt.Graph([y, z], [x], opsets={"": 21, "com.microsoft": 1})
+    assert [result.shape for result in pt.compile(graph, device)(np.zeros((*sizes, 16), np.float32))] == [(*sizes, 16)] * 2
