@@ -98,7 +98,7 @@ def _read(path: Path) -> dict[str, Found]:
     try:
         state = os.stat(path)
         return dict(_parsed(path, state.st_mtime_ns, state.st_size))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

@@ -225,12 +225,14 @@ def test_a_lock_is_no_link(tmp_path):
     assert precious.read_text() == "mine"
 
 
-@pytest.mark.parametrize("words", [b"[1]", b"7", b"[" * 200_000, b"null"])
+@pytest.mark.parametrize("words", [b"[1]", b"7", b"[" * 200_000, b"null", b'{"kernels": [1]}', b'{"kernels": {"a": 7}}'])
 def test_findings_that_are_no_table_are_none(words, tmp_path):
     (tmp_path / "folder").mkdir(mode=0o700)
     path = tmp_path / "folder" / "file"
     path.write_bytes(hashlib.sha256(words).hexdigest().encode() + words)
     assert answers._read(path) == {}
+    path.write_bytes(words)
+    assert findings._read(path) == {}
 
 
 def test_the_reason_compares_with_entries_of_the_same_model_alone(compiles, cache_home):
