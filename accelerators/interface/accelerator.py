@@ -135,7 +135,8 @@ class CompiledSubgraph:
 
     def export(self) -> bytes:
         """The compiled form, to be read back by the accelerator's `import_`."""
-        raise NotSupported(f"{type(self).__name__} cannot be exported")
+        remedy = "Define export(), and import_ of its accelerator; or set the accelerator's travels_as_body"
+        raise NotSupported(f"{type(self).__name__} cannot be exported", remedy=remedy)
 
     def export_weights(self) -> Sequence[np.ndarray[Any, Any]]:
         """The arrays that belong to it and that `export` leaves out: they travel and are cached apart, equal ones once."""
