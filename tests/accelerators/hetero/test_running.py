@@ -430,10 +430,15 @@ def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
     assert decided(0.0001, 0.00001) is False, "too short to be worth it"
 
 
+@pytest.mark.parametrize(("cores", "requests"), [(None, 1), (1, 1), (8, 2)])
+def test_one_request_more_than_devices_is_optimal_where_there_are_cores(model, monkeypatch, cores: int | None, requests: int) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert model.properties.optimal_requests == requests
+
+
 def test_properties_and_forms(model):
     p = model.properties
     assert (p.name, p.devices, p.subgraphs) == ("net", ("beta",), 2 - 1)
-    assert p.optimal_requests == min(os.cpu_count() or 1, 2)
     assert [name for name, _ in p.inputs] == ["a", "b"] and [str(kind) for _, kind in p.outputs] == ["float32[n, 2]"] * 2
     assert repr(model) == "<CompiledModel 'net' (a, b -> sum, exp): 1 subgraph on beta>"
     assert [node.op for node in model.graph.nodes if node.is_op] == ["Call"]

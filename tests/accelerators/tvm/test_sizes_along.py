@@ -87,7 +87,7 @@ def test_an_op_of_another_device_between_sizes_and_their_reader() -> None:
     wanted = pt.op("Concat", pt.op("Shape", x, end=2), whole(2, 2), axis=0)
     there = pt.op("Tanh", x, name="there")
     graph = pt.Graph([pt.op("Relu", pt.op("Reshape", there, wanted, name="halves"))], [x])
-    model = pt.compile(graph, "HETERO:cpu,reference", forbid={"there": "cpu"})
+    model = pt.compile(graph, "HETERO:cpu,reference", forbid={"there": "cpu", "size": "cpu"})
     assert not model.report.moves
     assert [unit.device.label for unit in model.units if "halves" in unit.ops] == ["cpu"]
     feed = {"x": numbers(2, 5, 4)}
@@ -111,11 +111,12 @@ def test_bert_whose_products_a_selector_takes() -> None:
 @pytest.mark.parametrize("measure", ["Shape", "Size"])
 def test_what_measures_is_copied_into_the_call_that_needs_it(measure: str) -> None:
     x = pt.variable("x", "float32", ("N", "S", 4))
-    size = pt.op("Shape", x, start=1, end=2) if measure == "Shape" else pt.op("Unsqueeze", pt.op("Size", x), whole(0))
-    wanted = pt.op("Concat", size, whole(-1), axis=0)
+    size = pt.op(measure, x, name="size", **({"start": 1, "end": 2} if measure == "Shape" else {}))
+    vector = size if measure == "Shape" else pt.op("Unsqueeze", size, whole(0), name="vector")
+    wanted = pt.op("Concat", vector, whole(-1), axis=0)
     there = pt.op("Tanh", pt.op("Concat", x, x, axis=1), name="there")
     graph = pt.Graph([pt.op("Relu", pt.op("Reshape", there, wanted, name="halves"))], [x])
-    model = pt.compile(graph, "HETERO:cpu,reference", forbid={"there": "cpu"})
+    model = pt.compile(graph, "HETERO:cpu,reference", forbid={"there": "cpu", "size": "cpu"})
     assert not model.report.moves
     assert [unit.device.label for unit in model.units if "halves" in unit.ops] == ["cpu"]
     feed = {"x": numbers(2, 5, 4)}
