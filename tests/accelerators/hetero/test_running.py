@@ -431,7 +431,7 @@ def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
 
 
 @pytest.mark.parametrize(("cores", "requests"), [(None, 1), (1, 1), (8, 2)])
-def test_one_request_more_than_devices_is_optimal_where_there_are_cores(model, monkeypatch, cores: int | None, requests: int) -> None:
+def test_one_request_more_than_devices_where_there_are_cores(model, monkeypatch, cores: int | None, requests: int) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     assert model.properties.optimal_requests == requests
 
