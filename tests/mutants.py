@@ -119,19 +119,17 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
     """A node and what is inside of it, without what has no effect on a result: types, slots, the size of a cache, and the
     assertion of `zip(strict=True)`."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
     yield node
     for field, child in ast.iter_fields(node):
-        if field in ("annotation", "returns") or (field == "test" and isinstance(node, ast.If) and _is_for_types(child)):
+        if field in ("annotation", "returns"):
             continue
         for inner in child if isinstance(child, list) else [child]:
             if isinstance(inner, ast.keyword) and inner.arg in ("slots", "maxsize", "strict"):
                 continue
             if isinstance(inner, ast.AST):
                 yield from _nodes(inner)
-
-
-def _is_for_types(test: ast.AST) -> bool:
-    return ast.unparse(test) == "TYPE_CHECKING"
 
 
 def _changed(node: ast.AST) -> ast.expr | None:

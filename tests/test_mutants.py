@@ -1,0 +1,88 @@
+"""The tool that changes the product by chance: what it changes, and what it counts as noticed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from passes.python_child import environment
+from tests import mutants
+
+SOURCE = '''\
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    LIMIT = 1
+
+MOST = 3
+
+@attrs.frozen(slots=True)
+class Pair:
+    first: tuple[int, 2] = attrs.field(default=4)
+
+def least(a: "1 < 2", b: int = 5) -> int:
+    """1 < 2"""
+    return a if a < b else b
+
+def both(a, b):
+    return [x + y for x, y in zip(a, b, strict=True)]
+'''
+
+TESTS = """
+from graph.small import MOST, both, least
+
+def test_a(): assert least(1, 2) == 1
+def test_b(): assert least(1, 1) == 1
+def test_c(): assert MOST == 3
+def test_d(): assert 1 == 2
+"""
+
+
+def lay_out(folder: Path) -> None:
+    (folder / "graph").mkdir()
+    (folder / "graph" / "small.py").write_text(SOURCE)
+
+
+def test_what_has_no_effect_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(tmp_path)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    found = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"))
+    assert found == [
+        "12: 4 -> (5)", "14: 5 -> (6)", "16: a < b -> (a <= b)", "16: a if a < b else b -> (b)", "19: x + y -> (x - y)",
+        "8: 3 -> (4)",
+    ]
+    for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"):
+        changed = mutant.apply(SOURCE)
+        assert changed.count(mutant.after) == 1 and changed.count("\n") == SOURCE.count("\n")
+
+
+@pytest.mark.slow
+def test_what_tests_notice_and_what_they_do_not(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    (tmp_path / "graph" / "__init__.py").touch()
+    (tmp_path / "tests" / "test_small.py").write_text(TESTS)
+    shutil.copy(mutants.__file__, tmp_path / "tests")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    places = ",".join(f"graph/small.py:{line}" for line in (8, 16, 19))
+    command = [sys.executable, "-m", "tests.mutants", "--under", "graph", "--at", places, "--tests", "tests/test_small.py"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    lines = [line.split(": ") for line in run.stdout.splitlines() if ": graph/small.py:" in line]
+    noticed = {change: verdict for _, _, change, verdict in lines}
+    assert noticed == {
+        "3 -> (4)": "noticed by tests/test_small.py::test_a",
+        "a if a < b else b -> (b)": "noticed by tests/test_small.py::test_a",
+        "a < b -> (a <= b)": "unnoticed (3 of 4 tests pass)",
+        "x + y -> (x - y)": "unnoticed (3 of 4 tests pass)",
+    }
+    assert "fails without any change: tests/test_small.py::test_d" in run.stdout
+    assert run.returncode == 1 and "50.0% of 4 changes were noticed" in run.stdout
+    assert (tmp_path / "graph" / "small.py").read_text() == SOURCE
