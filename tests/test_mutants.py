@@ -52,8 +52,8 @@ def lay_out(folder: Path) -> None:
 def test_what_has_no_effect_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    found = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"))
-    assert found == [
+    listed = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"))
+    assert listed == [
         "12: 4 -> (5)", "14: 5 -> (6)", "16: a < b -> (a <= b)", "16: a if a < b else b -> (b)", "19: x + y -> (x - y)",
         "8: 3 -> (4)",
     ]

@@ -419,16 +419,16 @@ def test_borders_tell_their_bytes() -> None:
 
 def test_a_plan_makes_no_calls() -> None:
     class Counting(SubgraphProperty):
-        made = 0
+        calls = 0
 
         def create_subgraph_selector(self) -> SubgraphSelector:
             return ContainOpSelector(["Relu"])
 
         def create_subgraph_node(self, subgraph: Graph, index: int) -> Any:
-            Counting.made += 1
+            Counting.calls += 1
             return super().create_subgraph_node(subgraph, index)
 
     g = chain("Relu", "Exp", "Relu")
-    assert len(plan(g, subgraph_property=Counting()).groups) == 2 and Counting.made == 0
+    assert len(plan(g, subgraph_property=Counting()).groups) == 2 and Counting.calls == 0
     apply_pass(g, "PartitionGraph", subgraph_property=Counting())
-    assert Counting.made == 2
+    assert Counting.calls == 2
