@@ -291,6 +291,13 @@ def sizes(compile: Compile) -> list[tuple[Any, Any]]:
     return [(call(given), function(given)) for given in (x(n, 4) for n in (3, 5, 1, 0, 7, 3))]
 
 
+def statistics(compile: Compile) -> list[tuple[Any, Any]]:
+    """An instance norm that counts in training."""
+    module = torch.nn.InstanceNorm1d(3, track_running_stats=True)
+    other, given = deepcopy(module), x(2, 3, 5)
+    return [(compile(module)(given), other(given)), (module.running_mean, other.running_mean)]
+
+
 def modes(compile: Compile) -> list[tuple[Any, Any]]:
     """Dropout and batch norm in evaluation, training, and evaluation again."""
     module = torch.nn.Sequential(linear(), torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.0)).eval()
@@ -331,6 +338,7 @@ SCENARIOS: dict[str, Callable[[Compile], list[tuple[Any, Any]]]] = {
     "a hook": hooked,
     "sizes": sizes,
     "training and evaluation": modes,
+    "statistics of an instance norm": statistics,
 }
 """Each returns what the compiled calls return, beside what eager ones return."""
 

@@ -104,32 +104,34 @@ def export(
             remedy="Check that the module runs on example_inputs; torch's whole message is chained to this error",
         ) from error
     assert program is not None  # only the older, file-writing exporter returns nothing
-    lost = _lost(program.exported_program)
-    if lost is not None:
-        raise ReadError(lost, where=where, remedy="Write the module without it")
+    cause = lost(program.exported_program)
+    if cause is not None:
+        raise ReadError(cause, where=where, remedy="Write the module without it")
     return program.model_proto
 
 
-LOST: Mapping[tuple[str, str], Callable[[Any], bool]] = {
-    ("aten::avg_pool2d", "divisor_override"): lambda divisor: divisor is not None,
-    ("aten::avg_pool3d", "divisor_override"): lambda divisor: divisor is not None,
-    ("aten::scatter_reduce", "reduce"): lambda kind: bool(kind == "mean"),
-    ("aten::_upsample_bilinear2d_aa", "align_corners"): bool,
-    ("aten::_upsample_bicubic2d_aa", "align_corners"): bool,
-    ("aten::cross_entropy_loss", "label_smoothing"): bool,
-    ("aten::cross_entropy_loss", "target"): lambda node: bool(node.meta["val"].is_floating_point()),
+LOST: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], bool]] = {
+    ("aten::avg_pool2d", "divisor_override"): lambda given: given.get("divisor_override") is not None,
+    ("aten::avg_pool3d", "divisor_override"): lambda given: given.get("divisor_override") is not None,
+    ("aten::scatter_reduce", "reduce"): lambda given: bool(given["reduce"] == "mean"),
+    ("aten::_upsample_bilinear2d_aa", "align_corners"): lambda given: bool(given["align_corners"]),
+    ("aten::_upsample_bicubic2d_aa", "align_corners"): lambda given: bool(given["align_corners"]),
+    ("aten::cross_entropy_loss", "label_smoothing"): lambda given: bool(given.get("label_smoothing")),
+    ("aten::cross_entropy_loss", "target"): lambda given: bool(given["target"].meta["val"].is_floating_point()),
+    ("aten::instance_norm", "running_mean"): lambda given: given["running_mean"] is not None and bool(given["use_input_stats"]),
 }
-"""By argument that torch's exporter drops, or takes for another: whether what it writes computes something else for a value."""
+"""By argument that torch's exporter drops, takes for another, or does not write to: whether it does so for these arguments."""
 
 
-def _lost(program: torch.export.ExportedProgram | None) -> str | None:
+def lost(program: torch.export.ExportedProgram | None) -> str | None:
     """The first argument that torch's exporter dropped or changed; None if there is none."""
     for node in program.graph.nodes if program is not None else ():
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             continue
-        for name, value in [*zip((argument.name for argument in schema.arguments), node.args), *node.kwargs.items()]:
-            if (schema.name, name) in LOST and LOST[schema.name, name](value):
+        given = dict(zip((argument.name for argument in schema.arguments), node.args)) | dict(node.kwargs)
+        for name, value in given.items():
+            if (schema.name, name) in LOST and LOST[schema.name, name](given):
                 return f"torch's exporter drops {name} of {schema.name}"
             if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
                 return f"torch's exporter may write 0.0 for the -0.0 that {schema.name} is given as {name}"

@@ -15,7 +15,7 @@ from graph.build import constant
 from graph.errors import PartitaError, ReadError
 from graph.graph import Graph
 from graph.node import Node
-from graph.readers.torch import first_lines, from_torch, quiet_exporter
+from graph.readers.torch import first_lines, from_torch, lost, quiet_exporter
 from graph.rewrite import Rewriter, rewrite
 from partita.torch_compile.captured import Captured, results_of
 from partita.torch_compile.constants import is_constant
@@ -190,10 +190,13 @@ def _program(
             # Not the tensors themselves: torch leaves weak references to what it exports.
             given = tuple(inputs[i].detach() if isinstance(inputs[i], torch.Tensor) else inputs[i] for i in fed)
             exported = torch.export.export(Bound(), given, dynamic_shapes=shapes, strict=False)
-            # What the graph writes to shows only in the form in which nothing writes.
+            # Of some ops' writes nothing is left in the form in which nothing writes, where those of all others show.
+            cause = lost(exported)
             program = exported.run_decompositions({})
     except Exception as error:
         raise NotExported(f"torch could not export the graph: {first_lines(error)}") from error
+    if cause is not None:
+        raise NotExported(cause)
     signature = program.graph_signature
     if dynamic:
         _check_sizes(program, captured, fed)

@@ -37,6 +37,8 @@ def written(node: torch.fx.Node) -> list[torch.fx.Node]:
     targets = [target for schema in _schemas(node.target) for target in _written_arguments(node, schema)]
     if node.kwargs.get("out") is not None:
         targets.append(node.kwargs["out"])
+    elif name == "instance_norm":  # writes its statistics, and nothing says so
+        targets += [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
     elif not targets and (is_named_so or node.kwargs.get("inplace")):
         targets.append(node.args[0] if node.args else node.kwargs.get("input"))
     leaves = torch.utils._pytree.tree_leaves(targets)
