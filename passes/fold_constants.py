@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Any
 
+import attrs
 import numpy as np
 
 from graph.build import CALL_DOMAIN
@@ -37,37 +39,66 @@ MOST = 1 << 28
 
 
 @register_pass("FoldConstants", keeps=("shape", "dtype", *REQUESTS))
-def fold_constants(g: Graph, *, limit: int = LIMIT, growth: int = GROWTH) -> Graph:
+def fold_constants(
+    g: Graph,
+    *,
+    limit: int = LIMIT,
+    growth: int = GROWTH,
+    factor: int = 1,
+    shapes: bool = True,
+    only: Container[str] | None = None,
+) -> Graph:
     """Replace nodes whose inputs are all constant by their values, shape arithmetic on known sizes by its results, and an If
     whose condition is constant by its branch. Constants that bodies capture become constants inside them.
 
     A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
-    (see `passes.labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than what
-    it reads. Sizes are known before anything is computed: from the types, or else by inference on the node alone. Linear in
+    (see `passes.labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
+    `factor` times what it reads. Sizes are known before anything is computed: from the types, or else by inference on the node
+    alone. With `shapes=False` shape arithmetic and conditions stay. `only` names the nodes that may be replaced. Linear in
     nodes, plus the computing.
     """
-    folded = _everywhere(g, limit, growth)
-    inlined = inline_calls(folded, _is_branch)
-    return folded if inlined is folded else fold_constants(inlined, limit=limit, growth=growth)
+    options = _Options(limit, growth, factor, shapes, only)
+    while True:
+        folded = _everywhere(g, options)
+        g = inline_calls(folded, _is_branch)
+        if g is folded:
+            return g
 
 
-def _everywhere(g: Graph, limit: int, growth: int) -> Graph:
-    return everywhere(g, lambda body: _fold_all(body, limit, growth))
+@attrs.frozen(slots=True)
+class _Options:
+    """The options of the pass."""
+
+    limit: int
+    growth: int
+    factor: int
+    shapes: bool
+    only: Container[str] | None
+
+    def may_replace(self, node: Node) -> bool:
+        """True if the node is one of those that were named."""
+        return self.only is None or node.name in self.only
 
 
-def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
+def _everywhere(g: Graph, options: _Options) -> Graph:
+    return everywhere(g, lambda body: _fold_all(body, options))
+
+
+def _fold_all(g: Graph, options: _Options) -> Graph:
     pinned = control_targets(g)
-    shapes = ShapeValues()
+    shapes = ShapeValues() if options.shapes else None
     names = {node.name for node in g.nodes}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
-        rebuilt = _decided(rewriter.rebuilt(node))
+        rebuilt = rewriter.rebuilt(node)
+        if options.shapes:
+            rebuilt = _decided(rebuilt)
         known = {i: e.node for i, e in enumerate(rebuilt.captures) if e.node.value is not None}
         if known:
-            rebuilt = map_bodies(without_captures(rebuilt, known), lambda body: _everywhere(body, limit, growth))
+            rebuilt = map_bodies(without_captures(rebuilt, known), lambda body: _everywhere(body, options))
         arrays = None
-        if rebuilt.is_op and not rebuilt.after and node not in pinned and not rebuilt.bodies:
-            arrays = _folded(rebuilt, g, shapes, limit, growth)
+        if _may_go(rebuilt) and node not in pinned and options.may_replace(node):
+            arrays = _folded(rebuilt, g, shapes, options)
         if arrays is None:
             rewriter.keep(node, rebuilt)
             return
@@ -76,6 +107,27 @@ def _fold_all(g: Graph, limit: int, growth: int) -> Graph:
                 rewriter.replace(entry, _constant(entry, array, names)[0])
 
     return rewrite(g, visit)
+
+
+def _may_go(node: Node) -> bool:
+    return node.is_op and not node.after and not node.bodies
+
+
+def ops_of_constants(g: Graph) -> dict[Node, None]:
+    """The ops that read constants, or each other, alone, in order. Random ones and those with bodies are none. Linear."""
+    pinned = control_targets(g)
+    ops: dict[Node, None] = {}
+    for node in g.nodes:
+        read = [entry.node for entry in node.inputs if entry is not None]
+        if (
+            read
+            and _may_go(node)
+            and node not in pinned
+            and not is_random(node)
+            and all(other.value is not None or other in ops for other in read)
+        ):
+            ops[node] = None
+    return ops
 
 
 _BRANCH = "Branch"
@@ -100,10 +152,10 @@ def _is_branch(node: Node) -> bool:
 
 
 def _folded(
-    node: Node, g: Graph, shapes: ShapeValues, limit: int, growth: int
+    node: Node, g: Graph, shapes: ShapeValues | None, options: _Options
 ) -> list[np.ndarray[Any, Any]] | None:
     """The node's outputs, if they are known now."""
-    known = shapes.learn(node, g.opsets.get("", 1))
+    known = None if shapes is None else shapes.learn(node, g.opsets.get("", 1))
     if known is not None:
         return [known]
     if (
@@ -117,7 +169,7 @@ def _folded(
         entry.node.value.nbytes for entry in node.inputs if entry is not None and entry.node.value is not None
     )
     size = _output_bytes(node, g)
-    if size is None or size > limit or size > read + growth:
+    if size is None or size > options.limit or size > options.factor * read + options.growth:
         return None
     return _computed(node, g)
 

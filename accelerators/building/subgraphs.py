@@ -23,6 +23,7 @@ from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.interface.inlining import without_calls
 from accelerators.interface.settings import Config
+from accelerators.placement.constant_ops import with_constants_computed
 from accelerators.placement.device_groups import DeviceGroups, given_back_because
 from accelerators.placement.placement import Placement
 from accelerators.process.descriptors import at_a_terminal
@@ -107,6 +108,7 @@ class Builder:
     def build(self, graph: Graph) -> Built:
         """Partition and compile until every subgraph is compiled; each round excludes what failed."""
         first, done = graph, dict[Task, Unit]()
+        graph = self._computed(graph)
         report: PartitionReport | None = None
         while True:
             graph, latest = self._partitioned(graph)
@@ -119,7 +121,7 @@ class Builder:
                 units = {call.name: attrs.evolve(done[_task(call)], name=call.name, capsules=folder) for call in calls}
                 self._warn()
                 return Built(graph, units, tuple(self.moves), self._current(first, report, calls), tuple(self.notes))
-            graph = self._moved(graph, failures)
+            graph = self._computed(self._moved(graph, failures))
 
     def _current(self, first: Graph, report: PartitionReport, calls: Sequence[Node]) -> PartitionReport:
         """The report of the first partition, or of one with every op where it is now if any op was given back or moved. Its
@@ -128,7 +130,7 @@ class Builder:
         if not (self.moves or self.has_given_back) or not all(name in self.placement for name in ops):
             return report  # A call of the user's that was taken apart since has no place any more.
         placed = _with_affinities(first.evolve(attrs={}), {name: self.placement[name] for name in ops})
-        again: PartitionReport = self._grouped(placed, AffinityProperty()).attrs[REPORT]
+        again: PartitionReport = self._grouped(self._computed(placed), AffinityProperty()).attrs[REPORT]
         names = {node.name: call.name for call in calls if call.subgraph for node in call.subgraph.nodes if node.is_op}
         return again.renamed([names.get(group.nodes[0], group.name) for group in again.groups])
 
@@ -165,6 +167,9 @@ class Builder:
             partitioned = self._grouped(partitioned, AffinityProperty())
         partitioned = sizes_along(partitioned, self._wants_sizes)
         return partitioned.evolve(nodes=(), attrs={REPORT: report}), report
+
+    def _computed(self, graph: Graph) -> Graph:
+        return with_constants_computed(graph, self.placement)
 
     def _wants_sizes(self, call: Node) -> bool:
         """Is the call one of ours, for a device that has to know sizes when it compiles?"""

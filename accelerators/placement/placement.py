@@ -45,6 +45,7 @@ class Placement(MutableMapping[str, str]):
         rounds: Sequence[Sequence[str]] = (),
         notes: Sequence[str] = (),
         homeless: Sequence[str] = (),
+        computed: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = table.graph
         """The graph that was asked about, with types, and without the calls in `inlined`."""
@@ -52,6 +53,8 @@ class Placement(MutableMapping[str, str]):
         """The calls that no device takes whole, the last resort apart: their bodies' nodes are placed one by one."""
         self.notes = tuple(notes)
         """Notes on the calls that were inlined or kept whole, and on the device that decided it."""
+        self.computed = computed
+        """The ops of constants alone that are computed while compiling. They are listed, and need no device."""
         self._rounds = tuple(map(tuple, rounds))
         self._table = table
         self._devices = tuple(devices)
@@ -67,8 +70,8 @@ class Placement(MutableMapping[str, str]):
 
     @property
     def ops(self) -> int:
-        """The number of ops that are placed, those in a call counted one by one."""
-        return sum(len(self._ops_of(self.graph[name])) for name in self._where)
+        """The number of ops that run on devices, those in a call counted one by one."""
+        return sum(len(self._ops_of(self.graph[name])) for name in self._where if name not in self.computed)
 
     @property
     def pinned(self) -> tuple[str, ...]:
@@ -121,12 +124,18 @@ class Placement(MutableMapping[str, str]):
         refused = self.refusals(name)
         node = self.graph[name]
         label = self._where.get(name)
+        if name in self.computed:
+            return f"{name} ({node.op}) is computed while compiling, for it reads constants alone"
         head = f"{name} ({node.op}) is on {label or 'no device'}"
         if name in self._by_hand:
             head += f": {self._by_hand[name]}"
         elif not refused:
             head += ", the first device asked for, which runs it"
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
+
+    def is_refused(self, name: str) -> bool:
+        """True if the node's own device does not run it: it is computed while compiling, or was forced."""
+        return name in self._where and name in self._table.refusals(self._where[name])
 
     def has_other(self, name: str, label: str) -> bool:
         """True if a device after this one runs the node."""
@@ -176,6 +185,7 @@ class Placement(MutableMapping[str, str]):
             "nodes": dict(self._where),
             "refusals": {name: reasons for name, reasons in refused.items() if reasons},
             "inlined": list(self.inlined),
+            **({"computed": [name for name in self if name in self.computed]} if self.computed else {}),
             **({"unsupported": unsupported} if unsupported else {}),
         }
 
@@ -189,6 +199,8 @@ class Placement(MutableMapping[str, str]):
         for device, ops in self._ops_by_device().items():
             shown = ", ".join(f"{op} ×{n}" for op, n in ops.most_common(6)) + (", ..." if len(ops) > 6 else "")
             table.add_row(Text(device), str(ops.total()), Text(shown))
+        if self.computed:
+            table.add_row("computed", str(len(self.computed)), "while compiling, for they read constants alone")
         nobody = Counter(self.graph[name].op or "" for name in self.unsupported)
         if nobody:
             shown = ", ".join(f"{op} ×{n}" for op, n in nobody.most_common(6))
@@ -215,6 +227,8 @@ class Placement(MutableMapping[str, str]):
     def __str__(self) -> str:
         lines = [f"{self.graph.name}: {counted(self.ops, 'op')}"]
         lines += [f"  {device}: {counted(ops.total(), 'op')}" for device, ops in self._ops_by_device().items()]
+        if self.computed:
+            lines.append(f"  computed while compiling: {counted(len(self.computed), 'op')}")
         lines += [f"  no device: {counted(len(self.unsupported), 'op')}"] if self.unsupported else []
         lines += [f"  not on {device}: {counted(n, 'op')}: {why}" for (device, why), n in self._reasons().most_common(12)]
         return "\n".join([*lines, *(f"  {note}" for note in first_of(self.notes))])
@@ -233,7 +247,8 @@ class Placement(MutableMapping[str, str]):
     def _ops_by_device(self) -> dict[str, Counter[str]]:
         counts: dict[str, Counter[str]] = {device: Counter() for device in self.devices}
         for name, device in self._where.items():
-            counts[device].update(self._ops_of(self.graph[name]))
+            if name not in self.computed:
+                counts[device].update(self._ops_of(self.graph[name]))
         return counts
 
     @staticmethod

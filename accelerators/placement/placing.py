@@ -11,6 +11,7 @@ from accelerators.interface.absent import notes_on, present
 from accelerators.interface.device_list import Device, parse_devices
 from accelerators.interface.inlining import inlined_with_owners, without_calls
 from accelerators.interface.settings import read_config
+from accelerators.placement.constant_ops import computable
 from accelerators.placement.placement import Placement
 from accelerators.placement.priority import choose, unsupported
 from accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
@@ -79,12 +80,17 @@ def place(
                 refused.append(node)
             else:
                 where[node.name] = label
+    computed = computable(graph, {node.name for node in refused}) if refused else frozenset()
+    if computed:  # They belong to no device in truth, and are gone before one is asked to compile.
+        refused = [node for node in refused if node.name not in computed]
+        where = {**where, **dict.fromkeys(computed, devices[0].label)}
+        where = {node.name: where[node.name] for node in graph.nodes if node.name in where}
     if refused and not partial:
         raise unsupported(refused, devices, table, rules)
     by_hand = dict.fromkeys(fixed, "it had this affinity")
     by_hand.update((name, rule) for name, (_, rule) in rules.pinned.items())
     notes = [*notes_on(devices), *calls.notes, *calls.kept_whole(graph, where, table, rules)]
-    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes, [node.name for node in refused])
+    placement = Placement(table, devices, rules, where, by_hand, calls.rounds, notes, [node.name for node in refused], computed)
     _check_forced(placement, table, rules, fixed)
     return placement
 

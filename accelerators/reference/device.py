@@ -21,6 +21,7 @@ from graph.interpret import evaluate_node
 from graph.microsoft import is_known, why_none, why_unknown
 from graph.node import Node, NodeEntry
 from graph.ops.custom import custom_op
+from passes import apply_pass
 
 
 class ReferenceAccelerator(Accelerator):
@@ -36,7 +37,8 @@ class ReferenceAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The steps of an interpreter; numpy computes in the model's own types, whatever precision is asked for."""
-        return CompiledReference(inline_calls(graph), bool(config["PERF_COUNT"]))
+        plain = apply_pass(inline_calls(graph), "FoldConstants", shapes=False, verify=False)
+        return CompiledReference(plain, bool(config["PERF_COUNT"]))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Compile the body again, because nothing else was exported."""

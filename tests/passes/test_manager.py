@@ -151,7 +151,7 @@ def test_options_go_where_they_are_taken(g: Graph) -> None:
             ["FoldConstants", "MergeCommon"],
             {"x": 1},
             "none of the passes FoldConstants, MergeCommon has an option 'x'\n"
-            "  There are FoldConstants, MergeCommon, growth, limit.",
+            "  There are FoldConstants, MergeCommon, factor, growth, limit, only, shapes.",
         ),
         (
             ["FoldConstants", "MergeCommon"],
