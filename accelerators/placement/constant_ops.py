@@ -69,11 +69,11 @@ def _left_alone(graph: Graph, placement: Placement) -> list[Node]:
 
 def _with_what_they_read(ops: Sequence[Node]) -> list[Node]:
     """The ops and, in turn, the ops that they read."""
-    found = dict.fromkeys(ops)
+    reached = dict.fromkeys(ops)
     waiting = list(ops)
     while waiting:
         for entry in waiting.pop().reads:
-            if entry.node.is_op and entry.node not in found:
-                found[entry.node] = None
+            if entry.node.is_op and entry.node not in reached:
+                reached[entry.node] = None
                 waiting.append(entry.node)
-    return list(found)
+    return list(reached)
