@@ -16,6 +16,7 @@ from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.bodies.element_types import element_types, why_wide
 from accelerators.tvm.bodies.lifting import Lifted, store_own_weights
 from accelerators.tvm.code.building import Built
+from accelerators.tvm.code.codegen import expressions_if_large
 from accelerators.tvm.code.workers import Workers
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.shown import Origin
@@ -56,6 +57,7 @@ def compile_lifted(
     launches, origins = _launches(assembled, built)
     compiled = device.compiled_class()(assembled, launches, origins, device.runs_on(config), bool(config["PERF_COUNT"]))
     compiled.work = _work(built, workers.fresh)
+    compiled.notes = _in_haste(built)
     compiled.check_code()
     return compiled
 
@@ -107,6 +109,17 @@ def _inner(node: Node) -> list[Node]:
 
 def _ops(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for inner in _inner(node) for name in origins_of(inner)))
+
+
+def _in_haste(built: Mapping[Node, tuple[Body, Built]]) -> tuple[str, ...]:
+    """A note for each kernel for which LLVM took its lowest level."""
+    on_processor = {node.name: code.lowered for node, (_, code) in built.items() if not code.machine.is_gpu}
+    counts = {name: expressions_if_large(lowered.kernels()) for name, lowered in on_processor.items()}
+    return tuple(
+        f"kernel {name!r} is compiled at LLVM's lowest level: for its {count:,} expressions the others would take long"
+        for name, count in counts.items()
+        if count
+    )
 
 
 def _work(built: Mapping[Node, tuple[Body, Built]], fresh: Collection[str]) -> tuple[KernelWork, ...]:

@@ -183,7 +183,7 @@ class TvmAccelerator(Accelerator):
         lifted, notes, checks = self._lifted(graph, config, machine)
         del graph  # Its weights are freed as they are packed.
         compiled = compile_lifted(self, lifted, checks, config, machine)
-        compiled.notes = notes
+        compiled.notes = (*notes, *compiled.notes)
         return compiled
 
     def _lifted(

@@ -21,7 +21,7 @@ from accelerators.tvm.code.launches import cuda_code, opencl_code
 from accelerators.tvm.code.pieces import in_pieces
 from accelerators.tvm.code.rewriting import rewritten
 from accelerators.tvm.code.stacking import on_stack
-from accelerators.tvm.kernels.language.emit import THOROUGH, WRITTEN
+from accelerators.tvm.kernels.language.emit import LARGE, THOROUGH, WRITTEN
 from accelerators.tvm.machine.library import function, part, tvm
 from accelerators.tvm.machine.tvm_errors import refused
 
@@ -47,8 +47,8 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
         tirx = part("tirx")
         pipeline, finalize, _ = tirx.get_default_tir_pipeline(target)
         if is_written(named):
-            is_thorough = any(THOROUGH in kernel.attrs for kernel in named.values())
-            pipeline, target = _lowering(), target if is_thorough else _in_less_time(target)
+            pipeline = _lowering()
+        target = _at_level(target, named)
         module = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
         finished = finalize()(_finished(module, int(target.attrs["num-cores"])))
         return function("target.build.llvm")(finished, target)
@@ -59,11 +59,20 @@ def is_written(kernels: Mapping[str, Any]) -> bool:
     return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.values())
 
 
-def _in_less_time(target: Any) -> Any:
-    """With AVX-512 the same processor, for which LLVM takes its second level of optimization: kernels of our own language have
-    the vectors and loops that the third looks for, and are compiled in up to a third less time. With fewer registers they are
-    3 to 5 % slower for it, and loops of TVM's own take up to three times as long."""
-    if not function("target.llvm_cpu_has_feature")("avx512f", target):
+def expressions_if_large(kernels: Mapping[str, Any]) -> int:
+    """The expressions of the largest kernel, if it has so many that LLVM takes its lowest level for all of these; otherwise 0."""
+    return max([int(kernel.attrs[LARGE]) for kernel in kernels.values() if kernel.attrs and LARGE in kernel.attrs], default=0)
+
+
+def _at_level(target: Any, kernels: Mapping[str, Any]) -> Any:
+    """The same processor, for which LLVM takes its lowest level of optimization where a kernel is large. Where none is thorough
+    it takes its second with AVX-512: kernels of our own language have the vectors and loops that the third looks for, and are
+    compiled in up to a third less time. With fewer registers they are 3 to 5 % slower for it, and loops of TVM's own take up to
+    three times as long."""
+    if expressions_if_large(kernels):
+        return tvm().target.Target({**target.export(), "opt-level": 0})
+    is_thorough = not is_written(kernels) or any(THOROUGH in kernel.attrs for kernel in kernels.values())
+    if is_thorough or not function("target.llvm_cpu_has_feature")("avx512f", target):
         return target
     return tvm().target.Target({**target.export(), "opt-level": 2})
 

@@ -13,7 +13,7 @@ from accelerators.process.cores import usable_cores
 from accelerators.process.thread_pool import Pool
 from accelerators.tvm.bodies.body import Body
 from accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
-from accelerators.tvm.code.codegen import is_written
+from accelerators.tvm.code.codegen import expressions_if_large, is_written
 from accelerators.tvm.lower.lowering import Lowered, lower
 from accelerators.tvm.machine.machine import Machine
 
@@ -91,13 +91,13 @@ class Workers:
 
     def _taken(self) -> list[_Job]:
         """A share of what waits, less towards the end so that all threads end together. What TVM scheduled goes through other
-        passes than kernels of ours, and is taken by itself."""
+        passes than kernels of ours, and is taken by itself; so is what is large, for which LLVM takes another level."""
         with self._lock:
             shares = makes_objects(self.machine) or self.machine.is_gpu
             most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if shares else 1
             batch: list[_Job] = []
             while self._waiting and len(batch) < max(1, most):
-                if batch and not (_is_ours(batch[0]) and _is_ours(self._waiting[0])):
+                if batch and not (_goes_with_others(batch[0]) and _goes_with_others(self._waiting[0])):
                     break
                 batch.append(self._waiting.popleft())
             return batch
@@ -112,5 +112,6 @@ class Workers:
         self._pool.shutdown(cancel_futures=error is not None)
 
 
-def _is_ours(job: _Job) -> bool:
-    return is_written(job[1].kernels())
+def _goes_with_others(job: _Job) -> bool:
+    kernels = job[1].kernels()
+    return is_written(kernels) and not expressions_if_large(kernels)

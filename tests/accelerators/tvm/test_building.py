@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,6 +241,38 @@ def test_kernels_of_our_own_are_optimized_less_where_registers_are_many(
     value = pt.variable("x", "float32", (20, 24))
     build(make_body(pt.Graph([pt.op("ReduceLogSum", value)], [value])), machine)
     assert [target.attrs.get("opt-level") for target in asked] == [level, None, None]
+
+
+def test_large_kernels_are_compiled_at_the_lowest_level_and_the_report_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The bound lies between the product and the others, which are compiled as ever; the note is read from the cache too."""
+    x = pt.variable("x", "float32", (13, 37))
+    weight = pt.constant(RNG.standard_normal((37, 29)).astype("float32"))
+    y = pt.op("Tanh", pt.op("MatMul", x, weight, name="product"), name="tanh")
+    graph = pt.Graph([pt.op("ReduceLogSumExp", y, name="sums")], inputs=[x])
+    given, config = RNG.standard_normal((13, 37)).astype("float32"), {"CACHE_DIR": str(tmp_path)}
+    usual = pt.compile(graph, "cpu", {"CACHE_DIR": ""})
+    levels, at_level = dict[str, int | None](), codegen._at_level
+
+    def spied(target: Any, kernels: Any) -> Any:
+        chosen = at_level(target, kernels)
+        levels.update(dict.fromkeys([name.partition("_")[0] for name in kernels], chosen.attrs.get("opt-level")))
+        return chosen
+
+    building.forget()
+    monkeypatch.setattr(building, "_built", OrderedDict())
+    monkeypatch.setattr(codegen, "_at_level", spied)
+    monkeypatch.setattr(importlib.import_module("accelerators.tvm.kernels.language.emit"), "MANY", 800)
+    models = [pt.compile(graph, "cpu", config) for _ in range(2)]
+    assert levels["matmul"] == 0
+    assert len(levels) > 1 and all(level != 0 for name, level in levels.items() if name != "matmul")
+    assert usual.report.notes == ()
+    for model in models:
+        (note,) = model.report.notes
+        assert re.fullmatch(r"cpu_0: kernel 'matmul_0' is compiled at LLVM's lowest level: for its [\d,]+ expressions .*", note)
+        np.testing.assert_allclose(model(given)[0], pt.compile(graph, "reference")(given)[0], rtol=1e-5)
+        np.testing.assert_allclose(model(given)[0], usual(given)[0], rtol=1e-5)
 
 
 def test_machine_code_of_earlier_models_does_not_stay_without_end(kernels_kept: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,9 @@ WRITTEN = "partita.written"
 THOROUGH = "partita.thorough"
 """Marks such a function for which LLVM takes its highest level on every processor."""
 
+LARGE = "partita.large"
+"""Marks such a function that has more than MANY expressions, with their number: LLVM takes its lowest level for it."""
+
 STACK = {"scope": "local", "annotations": {"disable_lower_builtin": True}}
 """Keeps a buffer on the stack instead of TVM's workspace, which LLVM could not keep in registers."""
 
@@ -55,9 +58,12 @@ define <16 x i16> @partita_narrowed_16(<16 x float> %x) alwaysinline {
 }
 """
 
-MOST = 500_000
-"""The expressions that a kernel may have once its loops are unrolled. Compilers take a time that grows faster than their number;
-the largest kernel of SqueezeNet has 30,000."""
+MANY = 50_000
+"""The expressions of a kernel from which on LLVM's other levels take more than 5 s, and thrice as long for twice as many; the
+largest kernels of models have 5,000 to 30,000. A number and no time decides, so that equal machines make equal code."""
+
+MOST = 300_000
+"""The expressions that a kernel may have once its loops are unrolled: LLVM's lowest level takes some 10 s for so many."""
 
 
 class TooMuchCode(CompileError):
@@ -121,7 +127,8 @@ def emit(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> Any:
             for code in (*kernel.codes, *[_NARROWED_CODE] * is_native):
                 codes.enter_context(script.attr(0, "pragma_import_llvm", code))
             emitter.block(kernel.statements)
-    return maker.get()
+    function = maker.get()
+    return function.with_attr(LARGE, emitter.expressions) if emitter.expressions > MANY else function
 
 
 def symbols_of(kernel: Kernel, shapes: Sequence[Sequence[Size]] | None = None) -> tuple[str | Extent, ...]:
@@ -328,7 +335,7 @@ class _Emitter:
         """The expression as TVM's; a plain index stays a number of Python, to which TVM gives the type that fits."""
         self.expressions += self.times
         if self.expressions > MOST:
-            raise TooMuchCode(f"its kernel has more than {MOST:,} expressions, for which a compiler would take minutes")
+            raise TooMuchCode(f"its kernel has more than {MOST:,} expressions, for which a compiler would take long")
         if value not in self.kept:
             return _VALUES[type(value)](self, value)
         if value not in self.known:
