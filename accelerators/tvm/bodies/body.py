@@ -27,7 +27,7 @@ from graph.types import TensorType, dtype_name
 KEPT = 16
 """A constant of so many numbers at most may stay inside, where the compiler sees its values."""
 
-SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout".split())
+SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout Col2Im".split())
 """Ops whose constants always stay inside: their values decide what is computed."""
 
 

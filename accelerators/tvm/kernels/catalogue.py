@@ -78,6 +78,7 @@ from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.instructions import narrowing_of
 from accelerators.tvm.kernels.shared.reducers import REDUCERS
 from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
+from accelerators.tvm.kernels.window.columns import columns_to_image
 from accelerators.tvm.kernels.window.depthwise import depthwise
 from accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
 from accelerators.tvm.kernels.window.gpu_pool import gpu_pool
@@ -189,6 +190,7 @@ CATALOGUE = (
     _entry(indices, INDICES, CALL_DOMAIN, machines="any"),
     _entry(gpu_outside, OUTSIDE, CALL_DOMAIN, machines="gpu"),
     _entry(plain_pool, "MaxPool AveragePool LpPool"),
+    _entry(columns_to_image, "Col2Im"),
     _entry(position_of_extreme, "ArgMax ArgMin"),
     _entry(one_at_the_largest, "Hardmax"),
     _entry(running_sums, "CumSum"),

@@ -22,6 +22,7 @@ from accelerators.tvm.kernels.language import TooMuchCode
 from accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from accelerators.tvm.kernels.shared.numbers import REALS
 from accelerators.tvm.kernels.shared.strides import VIEWS
+from accelerators.tvm.kernels.window.columns import has_constant_blocks
 from accelerators.tvm.layouts.half_images import has_blocked_kernel
 from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
 from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
@@ -159,7 +160,7 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if (node.op in VIEWS and not node.domain) or extensions.find(node) is not None:
         return True
     if not _static(node):
-        return is_settled(node, graph) or _by_name(node)
+        return is_settled(node, graph) or (machine.kind == "cpu" and has_constant_blocks(node)) or _by_name(node)
     key = f"{machine.kind} {_signature(node, graph)}"
     with _guard.lock:
         known = trials.get(key)

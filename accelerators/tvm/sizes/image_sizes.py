@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -141,13 +142,19 @@ def _space_to_depth(reading: Reading, node: Node) -> Sequence[Sizes]:
     return ((data[0], data[1] * (side * side), data[2] // side, data[3] // side),)
 
 
+def _from_columns(reading: Reading, node: Node) -> Sequence[Sizes]:
+    data, image, block = reading.sizes(node.inputs[0]), reading.vector(node.inputs[1]), reading.vector(node.inputs[2])
+    return ((data[0], data[1] // math.prod(_known(block, node)), *image),)
+
+
 def _sampled(reading: Reading, node: Node) -> Sequence[Sizes]:
     data, grid = reading.sizes(node.inputs[0]), reading.sizes(node.inputs[1])
     return ((*data[:2], *grid[1:-1]),)
 
 
 IMAGE_RULES: Mapping[str, Callable[[Reading, Node], Sequence[Sizes]]] = {
-    "AveragePool": _pool, "Conv": _convolution, "ConvInteger": _convolution, "ConvTranspose": _transposed,
+    "AveragePool": _pool, "Col2Im": _from_columns,
+    "Conv": _convolution, "ConvInteger": _convolution, "ConvTranspose": _transposed,
     "DepthToSpace": _depth_to_space,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "GridSample": _sampled,
     "LpPool": _pool, "MaxPool": _pool, "Resize": _resize,

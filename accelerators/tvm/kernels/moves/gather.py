@@ -14,14 +14,11 @@ from accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summe
 from accelerators.tvm.kernels.shared.draft import Draft
 from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import Shape
+from accelerators.tvm.kernels.shared.shapes import FARTHEST, Shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.machine.work import MOVES
 from accelerators.tvm.sizes.extent import Extent
 from graph.node import Node
-
-FARTHEST = 2**31
-"""Addresses are numbers of 32 bits."""
 
 
 def gather(body: Body, machine: Machine) -> Draft | None:

@@ -13,6 +13,9 @@ from graph.types import TensorType
 Shape = tuple[int, ...]
 """Sizes. In a graph for any size some are extents, which count as numbers to the checker of types and refuse what they cannot."""
 
+FARTHEST = 2**31
+"""Addresses are numbers of 32 bits."""
+
 FLOAT32 = frozenset(("float32",))
 
 

@@ -59,6 +59,10 @@ GRAPHS: dict[str, Callable[[], pt.Node]] = {
     "layer_norm": lambda: pt.op("LayerNormalization", values(12, 40), weights(40), weights(40)),
     "sums_of_rows_apart": lambda: pt.op("ReduceSum", values(3, 9, 4, 40), pt.constant(np.array([1, 3]))),
     "max_pool": lambda: pt.op("MaxPool", values(2, 3, 9, 9), kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0]),
+    "col2im": lambda: pt.op(
+        "Col2Im", values(2, 18, 12), pt.constant(np.array([7, 9])), pt.constant(np.array([3, 3])),
+        strides=[2, 2], pads=[0, 0, 1, 0],
+    ),
     "remainder": lambda: pt.op("Mod", values(6, 5, dtype="int32"), values(5, name="y", dtype="int32")),
     "mean_across": lambda: pt.op("ReduceMean", values(3, 9, 40), pt.constant(np.array([1]))),
     "chain": lambda: pt.op("Mul", values(6, 64), pt.op("Tanh", values(6, 64, name="y"))),
