@@ -105,9 +105,9 @@ def limited(item: pytest.Item) -> Iterator[None]:
         pytest.fail(f"the test takes more than {limit:.0f} s", pytrace=True)
 
     before = signal.signal(signal.SIGALRM, fail)
-    signal.setitimer(signal.ITIMER_REAL, limit)
-    faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash.get(fault_handler_stderr_fd_key, 2))
     try:
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash.get(fault_handler_stderr_fd_key, 2))
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()

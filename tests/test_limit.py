@@ -33,10 +33,11 @@ def sleeps() -> None:
 @pytest.mark.parametrize("hangs", [works, waits, sleeps])
 @pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
 def test_what_hangs_fails_by_itself(phase: str, hangs: Callable[[], None], request: pytest.FixtureRequest, monkeypatch) -> None:
-    monkeypatch.setattr(conftest, "LIMIT", 0.02)
+    hook = getattr(conftest, f"pytest_runtest_{phase}")(request.node)
     with pytest.raises(pytest.fail.Exception, match="the test takes more than"):
-        hook = getattr(conftest, f"pytest_runtest_{phase}")(request.node)
-        next(hook)
+        with monkeypatch.context() as patched:  # No longer than needed: what ends this test has its own limit.
+            patched.setattr(conftest, "LIMIT", 0.02)
+            next(hook)
         hangs()
     hook.close()
 

@@ -49,8 +49,8 @@ def _gone(folded: Graph, names: Collection[str]) -> frozenset[str]:
 
 
 def _left_alone(graph: Graph, placement: Placement) -> list[Node]:
-    """The ops of constants alone that their device refuses, or that it would not run together with an op that reads more, and
-    those that these read. Linear."""
+    """The ops of constants alone that their device refuses, or that make no output and that it would not run together with an op
+    that reads more, and those that these read. Linear."""
     ops = ops_of_constants(graph)
     if not ops:
         return []
@@ -59,10 +59,11 @@ def _left_alone(graph: Graph, placement: Placement) -> list[Node]:
         for entry in node.reads:
             if entry.node in ops:
                 readers[entry.node].append(node)
-    joined: set[Node] = set()
+    outputs, joined = {entry.node for entry in graph.outputs}, set[Node]()
     for node in reversed(ops):
         others = [other for other in readers[node] if other.affinity == node.affinity and not is_made_call(other)]
-        if not placement.is_refused(node.name) and any(other in joined or other not in ops for other in others):
+        stays = node in outputs or any(other in joined or other not in ops for other in others)
+        if stays and not placement.is_refused(node.name):
             joined.add(node)
     return _with_what_they_read([node for node in ops if node not in joined])
 

@@ -30,8 +30,10 @@ def read_page(path: str | os.PathLike[str]) -> Scene:
         if len(content) > LARGEST:
             raise _no_page(where, "it is too large")
         text = content.decode()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise _no_page(where, getattr(error, "strerror", None) or "it is no text") from None
+    except OSError as error:
+        raise _no_page(where, error.strerror or str(error)) from None
+    except ValueError:
+        raise _no_page(where, "it is no text") from None
     _, begin, rest = text.partition(BEGIN)
     if not begin:
         raise _no_page(where, "there is no report in it")

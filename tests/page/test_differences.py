@@ -129,7 +129,7 @@ def test_what_is_no_report_is_an_error(damage: Callable[[str], str], why: str, t
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for name, why in (("none.html", "No such file"), ("", "Is a directory"), ("binary", "it is no text")):
+    for name, why in (("none.html", "No such file"), ("", "it is no file"), ("binary", "it is no text")):
         path = tmp_path / name
         with pytest.raises(pt.GraphError, match=why):
             pt.report_page(small(), tmp_path / "page.html", before=path)
