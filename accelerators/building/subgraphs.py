@@ -305,7 +305,7 @@ class Builder:
         return _with_affinities(inline_subgraphs(graph, lambda node: node.name in failed | again), where)
 
     def _holds_only(self, node: Node, moved: set[str]) -> bool:
-        """Is it a call of ours whose ops were all moved?"""
+        """True for a call of ours whose ops were all moved."""
         if not is_made_call(node) or node.name in self.placement or node.subgraph is None:
             return False
         return all(inner.name in moved for inner in node.subgraph.nodes if inner.is_op)

@@ -154,7 +154,7 @@ def _width(w: Writing, i: int) -> int:
 def _attended(
     w: Writing, given: list[NodeEntry], added: tuple[int, int | None], past: Past | None, width: int
 ) -> tuple[NodeEntry, NodeEntry, NodeEntry, NodeEntry]:
-    """What the queries make of the values, [batch, rows, heads times size], all keys and values, and the scores.
+    """The attention's result [batch, rows, heads times size], all keys and values, and the scores.
 
     `added` are the inputs that a mask and a bias of the scores are in, `width` the size of the result's rows."""
     queries, keys, values = given

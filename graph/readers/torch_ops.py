@@ -93,7 +93,7 @@ def floor_divide(self: Any, other: Any) -> Any:
 
 
 def _floats_divided(self: Any, other: Any) -> Any:
-    """What is left without the remainder, divided, as in Python: 1.5 // 0.3 is 4, though 1.5 / 0.3 rounds to 5."""
+    """The quotient of the number less its remainder, as in Python: 1.5 // 0.3 is 4, though 1.5 / 0.3 rounds to 5."""
     op = _ops()
     zero, rest = _number(0.0, self), op.Mod(self, other, fmod=1)
     exact = op.Sub(op.Div(op.Sub(self, rest), other), op.CastLike(_points_apart(rest, other), self))

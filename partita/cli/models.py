@@ -56,7 +56,7 @@ def is_package(model: str) -> bool:
 
 
 def takes_package(arguments: argparse.Namespace) -> bool:
-    """Is MODEL a compiled model? With --key nothing else is read: it would have no signature."""
+    """True if MODEL is a compiled model. With --key nothing else is read: it would have no signature."""
     if is_package(arguments.model):
         return True
     if arguments.key:

@@ -134,7 +134,7 @@ def _cut(module: Any, ops: Sequence[Any], starts: Sequence[int]) -> Any:
 
 
 def _is_taken(node: Any) -> bool:
-    """Is it one of an op's several results? It is taken where the op runs: parts hand tensors on, and no tuples of them."""
+    """True for one of an op's several results. It is taken where the op runs: parts hand tensors on, and no tuples of them."""
     return node.target is operator.getitem and memory_of(node.args[0]) is None and not is_number(node.args[0])
 
 

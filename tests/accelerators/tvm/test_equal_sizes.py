@@ -136,7 +136,7 @@ def _split(y: pt.Node) -> list[pt.Node]:
 
 @pytest.mark.parametrize("build", [_reshaped, _expanded, _split])
 def test_ops_of_one_value_that_fits_one_size_stay_apart(build: Any) -> None:
-    """What tells them apart are the shapes that they are given, not what they are given them for."""
+    """They differ in the shapes that they are given, not in the inputs that are given them."""
     x = pt.variable("x", "float32", ("N",))
     fixed = [pt.op("Reshape", pt.op("Relu", x), pt.constant(np.array([6])))]
     check(pt.Graph([*build(pt.op("Relu", x)), *fixed], [x]), [{"x": numbers(6)}])
