@@ -23,7 +23,7 @@ from accelerators.interface.query import Support
 from accelerators.interface.skeleton import is_skeleton
 from accelerators.openvino import hazards
 from accelerators.openvino.comparisons import turned
-from accelerators.openvino.package import import_openvino
+from accelerators.openvino.package import import_openvino, load_core
 from accelerators.openvino.reasons import reason
 from accelerators.openvino.small_integers import SmallIntegers
 from accelerators.process.forking import Guard
@@ -76,7 +76,7 @@ class OpenVinoAccelerator(Accelerator):
                 where="device 'openvino'",
                 remedy="Install it with: pip install 'partita[openvino]'",
             ) from None
-        self._core: Any = self._engine.Core()
+        self._core: Any = load_core(self._engine)
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
         self._extended = False
         self._guard = Guard()

@@ -1,8 +1,9 @@
-"""Imports openvino without its telemetry."""
+"""The package openvino: imported without its telemetry, and its Core."""
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -31,3 +32,19 @@ def import_openvino() -> Any:
                     del sys.modules[name]
                 else:
                     sys.modules[name] = module
+
+
+def load_core(engine: Any) -> Any:
+    """A Core with its plugins loaded, by a thread that ends with it.
+
+    The plugin for processors gives the thread that loads it a stack for signals, and unmaps that when the last who holds the
+    plugin lets go of it (in openvino 2026): on a thread that lives on, the next signal would be handled in memory of others.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_load, engine).result()
+
+
+def _load(engine: Any) -> Any:
+    core = engine.Core()
+    core.available_devices  # noqa: B018
+    return core

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import partita as pt
 from accelerators.interface.registry import accelerator
 from accelerators.openvino import hazards
 from tests.accelerators.devices.making import answer, compiled, run
+from tests.accelerators.package.models import in_new_process
 from tests.close import assert_close
 from tests.graphs.networks import conv_relu
 from tests.graphs.topologies import one_op
@@ -39,6 +41,35 @@ def test_what_weights_of_4_bits_multiply_is_not_rounded_to_bytes() -> None:
     numbers = random.standard_normal((2, 128)).astype("float32")
     (mine,), (want,) = run("openvino", graph, numbers), run("reference", graph, numbers)
     assert np.abs(mine - want).max() < 1e-5 * np.abs(want).max()
+
+
+LET_GO = """
+import ctypes, faulthandler, gc
+
+class Stack(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+def start():
+    stack = Stack()
+    ctypes.CDLL(None).sigaltstack(None, ctypes.byref(stack))
+    return stack.start
+
+faulthandler.enable()
+before = start()
+from accelerators.openvino import OpenVinoAccelerator
+first, second = OpenVinoAccelerator(), OpenVinoAccelerator()
+between = start()
+del first
+del second
+gc.collect()
+print(json.dumps([before, between, start()]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="stacks for signals are read as Linux describes them")
+def test_signals_are_not_handled_in_memory_that_the_engine_gave_back() -> None:
+    before, between, after = json.loads(in_new_process(LET_GO).stdout)
+    assert between == after == before is not None
 
 
 def test_a_single_device_may_be_named_with_its_number() -> None:
