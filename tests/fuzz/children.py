@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import select
@@ -9,10 +10,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+
+Tell = Callable[[Mapping[str, Any]], None]
+"""Sends a line before the last."""
+
+
+def serve(answer: Callable[[dict[str, Any], Tell], Mapping[str, Any]]) -> None:
+    """In the child: answer each line until the input ends. What libraries print goes to the error stream."""
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(note: Mapping[str, Any]) -> None:
+        print(json.dumps(note), file=answers)
+
+    for line in sys.stdin:
+        tell(answer(json.loads(line), tell))
 
 
 @attrs.frozen

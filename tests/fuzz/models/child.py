@@ -6,35 +6,28 @@ knows where."""
 
 from __future__ import annotations
 
-import faulthandler
-import json
-import os
-import sys
-import warnings
 from typing import Any
 
 import attrs
 
+from tests.fuzz.children import Tell, serve
 from tests.fuzz.models.check import Finding, check, wanted_of
 from tests.fuzz.models.generate import generate
 from tests.fuzz.models.reduce import cut, flat
 
 
 def main() -> None:
-    """Serve until the input ends. What libraries print goes to the error stream."""
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        request = json.loads(line)
-        refused: list[str] = []
-        findings = _findings(request, lambda note: print(json.dumps(note), file=answers), refused)
-        listed = [attrs.asdict(finding) for finding in findings]
-        print(json.dumps({"findings": listed, "refused": refused}), file=answers)
+    """Serve until the input ends."""
+    serve(_answer)
 
 
-def _findings(request: dict[str, Any], tell: Any, refused: list[str]) -> list[Finding]:
+def _answer(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    refused: list[str] = []
+    findings = _findings(request, tell, refused)
+    return {"findings": [attrs.asdict(finding) for finding in findings], "refused": refused}
+
+
+def _findings(request: dict[str, Any], tell: Tell, refused: list[str]) -> list[Finding]:
     tell({"setting": "generate"})
     case = generate(request["seed"], refused)
     if request.get("flat"):

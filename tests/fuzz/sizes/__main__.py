@@ -131,6 +131,9 @@ def main() -> int:
             print(f"stopped before {name}, seed {seed}, {way}")
             break
         campaign.try_model(name, seed, way)
+        if sys.stderr.isatty():
+            print(f"\r{campaign.tally.models} models, {len(campaign.tally.failures)} failures: {name}, seed {seed}\033[K",
+                  end="", file=sys.stderr, flush=True)
     campaign.close()
     tally = campaign.tally
     for name, verdicts in sorted(tally.verdicts.items()):

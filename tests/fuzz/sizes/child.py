@@ -4,15 +4,13 @@ Answers each line of JSON (a subject, its seed, a way, a device) with a line bef
 
 from __future__ import annotations
 
-import faulthandler
-import json
-import os
 import random
-import sys
-import warnings
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from tests.fuzz.guard.kernels import guard_all
+from tests.fuzz.children import Tell, serve
+from tests.fuzz.guard.kernels import Guards, guard_all
 from tests.fuzz.sizes.judge import Oracle, judged
 from tests.fuzz.sizes.networks import Network
 from tests.fuzz.sizes.opened import calls
@@ -21,27 +19,26 @@ from tests.fuzz.sizes.subjects import model_of
 
 def main() -> None:
     """Serve until the input ends."""
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    guards = guard_all(lambda symbol: print(json.dumps({"kernel": symbol}), file=answers))
-    for line in sys.stdin:
-        request = json.loads(line)
-
-        def tell(stage: str) -> None:
-            print(json.dumps({"stage": stage}), file=answers)
-
-        tell("draw")
-        rows = []
-        for at_end in (True, False) if request["twice"] else (bool(request["seed"] % 2),):
-            guards.at_end = at_end
-            rows += _rows(request, at_end, tell)
-        print(json.dumps({"rows": rows, "ran": guards.ran}), file=answers)
-        guards.ran = 0
+    serve(_answer)
 
 
-def _rows(request: dict[str, Any], at_end: bool, tell: Any) -> list[Any]:
+def _answer(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    guards = _guards(tell)
+    guards.ran = 0
+    tell({"stage": "draw"})
+    rows = []
+    for at_end in (True, False) if request["twice"] else (bool(request["seed"] % 2),):
+        guards.at_end = at_end
+        rows += _rows(request, at_end, lambda stage: tell({"stage": stage}))
+    return {"rows": rows, "ran": guards.ran}
+
+
+@cache
+def _guards(tell: Tell) -> Guards:
+    return guard_all(lambda symbol: tell({"kernel": symbol}))
+
+
+def _rows(request: dict[str, Any], at_end: bool, tell: Callable[[str], None]) -> list[Any]:
     """The model called at its first sizes and then at others; and a second one, with the others at first."""
     name, seed, way = request["name"], request["seed"], request["way"]
     model = model_of(name, seed, way)

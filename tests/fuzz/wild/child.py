@@ -4,11 +4,6 @@ Reads the paths of models and devices as lines of JSON, and answers each with wh
 
 from __future__ import annotations
 
-import faulthandler
-import json
-import os
-import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +12,7 @@ import onnx
 
 import partita as pt
 from graph.errors import PartitaError
+from tests.fuzz.children import Tell, serve
 from tests.fuzz.wild.feeds import Feeds, drawn, kept_beside
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-4, "float64": 1e-5}
@@ -24,20 +20,13 @@ TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-4, "float64": 1e-5
 
 
 def main() -> None:
-    """Serve until the input ends. What libraries print goes to the error stream."""
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        request = json.loads(line)
-        results = tried(request["path"], request["devices"], lambda step: print(json.dumps({"step": step}), file=answers))
-        print(json.dumps({"results": results}), file=answers)
+    """Serve until the input ends."""
+    serve(lambda request, tell: {"results": tried(request["path"], request["devices"], tell)})
 
 
-def tried(path: str, devices: Sequence[str], tell: Any) -> dict[str, str]:
+def tried(path: str, devices: Sequence[str], tell: Tell) -> dict[str, str]:
     """What onnxruntime makes of the model, and how each device compares with it."""
-    tell("onnxruntime")
+    tell({"step": "onnxruntime"})
     result = trusted(path)
     if isinstance(result, str):
         return {"onnxruntime": result}
@@ -45,7 +34,7 @@ def tried(path: str, devices: Sequence[str], tell: Any) -> dict[str, str]:
     tolerance = max(TOLERANCE["float16"], TOLERANCE["bfloat16"] / 4) if _has_halves(path) else None
     findings = {"onnxruntime": f"ran ({way})" + (f", unsure: {unsure}" if unsure else "")}
     for device in devices:
-        tell(device)
+        tell({"step": device})
         try:
             graph = pt.load(path)
             with pt.compile(graph, device) as model:
