@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from accelerators.process.forking import Guard
-from accelerators.tvm.run.runtime import EXTRA, has_backend
+from accelerators.tvm.run.runtime import EXTRA, has_backend, without_torch
 from graph.pauses import collector_paused
 
 HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
@@ -26,9 +26,10 @@ _importing = Guard(threading.RLock)
 
 @contextmanager
 def short_import() -> Iterator[None]:
-    """Inside, TVM is imported without its hooks and with its functions' names listed once, and Python collects no garbage."""
+    """Inside, TVM is imported without its hooks and torch, and with its functions' names listed once, and Python collects no
+    garbage."""
     has_backend(EXTRA)  # Without this library TVM does not know some of the types that it imports.
-    with _importing.lock, collector_paused(), _hooks_left_out(), _names_listed_once():
+    with _importing.lock, without_torch(), collector_paused(), _hooks_left_out(), _names_listed_once():
         yield
 
 

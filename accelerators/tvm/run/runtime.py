@@ -8,7 +8,10 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,32 @@ POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
 
 
+@contextmanager
+def without_torch() -> Iterator[None]:
+    """Inside, this thread does not find torch, unless it is imported already: `tvm_ffi` would import it wherever it is installed,
+    which takes seconds."""
+    thread, name = threading.get_ident(), "torch"
+
+    class Absent:
+        """Torch is not here for this thread."""
+
+        @staticmethod
+        def find_spec(wanted: str, *rest: object) -> None:
+            """None, as for whom another finder is asked next; ModuleNotFoundError for torch."""
+            if wanted == name and threading.get_ident() == thread:
+                raise ModuleNotFoundError("it is not needed here", name=name)
+
+    if name in sys.modules:
+        yield
+        return
+    finder: Any = Absent
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
 @cache
 def runtime() -> Any:
     """The `tvm_ffi` package with TVM's runtime loaded.
@@ -49,7 +78,8 @@ def runtime() -> Any:
     os.environ.setdefault("TVM_NUM_THREADS", f"{OURS}{os.cpu_count() or 1}")
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
     try:
-        ffi = importlib.import_module("tvm_ffi")
+        with without_torch():
+            ffi = importlib.import_module("tvm_ffi")
         importlib.import_module("tvm_ffi.libinfo").load_lib_ctypes(
             "tvm", "tvm_runtime", "RTLD_GLOBAL", extra_lib_paths=library_folders()
         )
