@@ -165,7 +165,8 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
     if step > 0:
         first = c.within(first, 0, size)
         return (c.within(last, first, size) - first + step - 1) // step
-    first = size - 1 if isinstance(start, int) and start >= _END else c.within(first, -1, size - 1)
+    least = -1 if size == 0 else 0  # ONNX clamps a start before the first element to the first.
+    first = size - 1 if isinstance(start, int) and start >= _END else c.within(first, least, size - 1)
     before = -1 if isinstance(end, int) and end <= -_END else c.within(last, -1, first)
     return (first - before - step - 1) // -step
 

@@ -141,6 +141,10 @@ CASES: dict[str, tuple[Any, list[Any], list[Any], str]] = {
     ),
     "TopK": (lambda: pt.op("TopK", x("N"), integers(3)), [(3,), (9,)], [(2,), (0,)], "a dimension and k do not go together: "),
     "Split": (lambda: parts(x("N"), 2, 3), [(5,)], [(6,), (4,)], "the sum of the parts and the whole"),
+    "Slice, backwards from before the first": (
+        lambda: pt.op("Add", pt.op("Slice", x("N"), *map(integers, (-5, -9, 0, -1))), ones(3)), [(7,), (5,), (2,)], [(6,), (0,)],
+        OPERANDS,
+    ),
     "Reshape": (
         lambda: pt.op("Reshape", x("N"), integers(2, -1)), [(4,), (0,)], [(5,)], "the numbers of elements before and after",
     ),
