@@ -94,14 +94,15 @@ class Store:
             used_now(path)
         except FileNotFoundError:
             return None
-        except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
-            raise Damaged(str(error)) from None
+        except (OSError, LookupError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            raise Damaged(str(error) or type(error).__name__) from None
         return Stored(meta, code, weights)
 
     def write(self, key: str, meta: Mapping[str, Any], code: bytes, weights: Sequence[Array]) -> None:
         """Add the entry; what was not used for longest goes if there is too much."""
         rows = write_weights(self._weights, weights)
-        words = json.dumps({**meta, "weights": rows, "code": hashlib.sha256(code).hexdigest()}).encode()
+        stated = {"weights": rows, "code": hashlib.sha256(code).hexdigest(), "size": len(code)}
+        words = json.dumps({**meta, **stated}).encode()
         with replacing(self._entries / key, 0o600, lasting=False) as file:
             file.write(MAGIC + hashlib.sha256(words).digest() + len(words).to_bytes(8, "little") + words)
             file.write(code)
@@ -181,7 +182,10 @@ def _files(folder: Path) -> list[tuple[float, int, str, tuple[int, int]]]:
 def _opened(path: Path) -> tuple[dict[str, Any], bytes]:
     """The metadata and code of an entry; Damaged if a single bit was changed."""
     with open_private(path) as file:
-        words, code = _words(file), file.read()
+        words = _words(file)
+        if os.fstat(file.fileno()).st_size - file.tell() != words["size"]:
+            raise Damaged("it is longer or shorter than it was written")
+        code = file.read()
     if hashlib.sha256(code).hexdigest() != words["code"]:
         raise Damaged("the checksum of its code is wrong")
     return words, code

@@ -174,13 +174,18 @@ class _Masking:
             return attrs.evolve(value, values=self._like(value.values))
         if isinstance(value, np.ndarray):
             is_structure = node.domain in ONNX_DOMAINS and key.startswith("nodes_mode")
-            return value if is_structure or value.size == 1 else self._like(value)
+            if value.size == 1 and value.dtype.kind not in "OSUT" and node.domain != ML:
+                self._list("numbers in attributes", f"{key} = {value.reshape(-1)[0]}")
+                return value
+            return value if is_structure else self._like(value)
         if isinstance(value, list) and len(value) and isinstance(value[0], (int, float)):
             is_float = any(isinstance(item, float) for item in value)
             known = node.domain in ONNX_DOMAINS
             is_data = (not known or node.domain == ML or key in WEIGHTS) if is_float else known and key in TABLES
             if is_data:
                 return self._like(np.asarray(value, np.float64 if is_float else np.int64)).tolist()
+            if is_float:
+                self._list("numbers in attributes", f"{key} = {value!r:.60}")
         elif isinstance(value, float) and node.domain == ML:
             return value * self.random.uniform(0.75, 1.0)
         if node.domain not in ONNX_DOMAINS:

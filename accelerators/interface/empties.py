@@ -31,15 +31,20 @@ SUMMING = REDUCING | frozenset(
 )
 """Ops whose numbers are each made of several: of all along a dimension, or in a window."""
 
+OF_NOTHING = frozenset("CenterCropPad Concat ConstantOfShape If Loop Pad Scan Shape Size".split())
+"""Ops that rightly make something of a first operand without elements."""
+
 RECURRENT = frozenset("GRU LSTM RNN".split())
 """The ops among these that end the process in some engines."""
 
 
 def sums_nothing(node: Node) -> str | None:
-    """Why the op had better run on `reference`: an operand has no elements. None for other ops."""
-    if node.op not in SUMMING or node.domain:
+    """Why the op had better run on `reference`: an operand has no elements, of which it makes some. None for other ops."""
+    if node.domain or node.op in OF_NOTHING:
         return None
-    operands = node.reads[:1] if node.op in REDUCING else node.reads
+    if node.op not in SUMMING and any(has_no_elements(value_type) for value_type in node.output_types):
+        return None
+    operands = node.reads if node.op in SUMMING - REDUCING else node.reads[:1]
     empty = next((entry for entry in operands if has_no_elements(entry.type)), None)
     return None if empty is None else f"{node.op} reads {empty.name!r}, which has no elements ({empty.type})"
 

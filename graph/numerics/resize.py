@@ -126,6 +126,9 @@ def _scaled(x: np.ndarray, axes: Sequence[int], scales: np.ndarray, roi: np.ndar
 def _sized(
     x: np.ndarray, axes: Sequence[int], sizes: np.ndarray, roi: np.ndarray | None, policy: str
 ) -> list[_Axis]:
+    for size, axis in zip(sizes, axes, strict=True):
+        if size and not x.shape[axis]:
+            raise ValueError(f"Resize: dimension {axis} has no elements, of which {size} are to be made")
     ratios = [1.0 if size == x.shape[axis] else int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
     wanted = [int(size) for size in sizes]
     if policy != "stretch":

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _END = 2**31 - 1
 """A slice's end from which on it means the end of the dimension."""
 
+_PIXELS = "a dimension and the size that it is resized to"
+"""Of nothing comes nothing."""
+
 _INDICES = "a dimension and the indices into it"
 
 
@@ -282,6 +285,11 @@ def resize(c: Context) -> Sequence[Sizes]:
         raise Unknown("sizes that keep the proportions, or of a region")
     if c.has(3):
         wanted = list(known_sizes(c, 3))
+        for d, size in zip(axes, wanted, strict=False):
+            if is_at_least(size, 1):
+                c.at_least(data[d], 1, _PIXELS)
+            else:
+                c.at_least(data[d] * _END, size, _PIXELS)
     else:
         factors = c.constant(slot)
         numbers = c.attribute("scales") if factors is None else factors.reshape(-1).tolist()

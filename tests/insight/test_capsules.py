@@ -296,6 +296,30 @@ def test_an_anonymous_capsule_holds_no_word_and_no_number_of_its_model(tmp_path:
     assert rerun(folder)[0] == 0
 
 
+def test_texts_and_numbers_that_stand_alone_in_attributes(tmp_path: Path) -> None:
+    """In arrays of one element too; what stays is said."""
+    words = [np.array([f"{SECRET}{name}"], object) for name in ("key", "value", "other")]
+    tables = [np.array([number], np.int64) for number in (192837465, 918273645, 555666777)]
+    text, time = pt.variable("text", "string", ("N",)), pt.variable("x", "float32", ("T", 1, 4))
+    encoded = [
+        pt.op("LabelEncoder", given, domain="ai.onnx.ml", keys_tensor=keys, values_tensor=values, default_tensor=default)
+        for given, (keys, values, default) in ((text, words), (pt.op("Cast", pt.op("Shape", time), to="int64"), tables))
+    ]
+    ones = pt.constant(np.ones((1, 4, 4), np.float32))
+    layer = pt.op("RNN", time, ones, ones, hidden_size=4, activations=["LeakyRelu"], activation_alpha=[0.125])
+    filled = pt.op("ConstantOfShape", pt.op("Shape", layer[0]), value=np.array([7654.25], np.float32))
+    graph = pt.Graph([*encoded, layer, filled], [text, time], opsets={"": 21, "ai.onnx.ml": 4})
+    listed: list[str] = []
+    inputs = {"text": np.array([f"{SECRET}key"], object), "x": np.ones((2, 1, 4), np.float32)}
+    folder = pt.capsule(graph, tmp_path / "hidden", 0, "reference", inputs, anonymous=True, review=listed.extend)
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        assert not any(SECRET.encode(encoding) in data for encoding in ("utf-8", "utf-32-le")), path.name
+        assert not any(number.tobytes() in data for number in tables), path.name
+    assert "numbers in attributes: activation_alpha = [0.125], value = 7654.25" in listed
+    assert rerun(folder)[0] == 0
+
+
 def test_what_stays_is_seen_before_anything_is_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def refuse(lines: Any) -> None:
         raise ValueError(lines[0])

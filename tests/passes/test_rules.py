@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .reading import Cases, check, of, zeros
+from tests.passes.reading import Cases, check, of, zeros
 
 ROWS = ("N", 5)
 BLOCKS = ("N", "M", 4)

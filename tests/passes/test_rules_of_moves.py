@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .reading import Cases, check, of
+from tests.passes.reading import Cases, check, of
 
 ROWS = ("N", 5)
 BLOCKS = ("N", "M", 4)
@@ -313,16 +313,22 @@ CASES: Cases = {
         (of(IMAGE, None, np.float32([1, 1, 2, 3])), "[N, 6, 2*H, 27]"),
         (of(IMAGE, None, np.float32([1, 1, 0.5, 0.34])), "[N, 6, (H)//2, 3]"),
         (of(IMAGE, None, np.float32([1, 1, 2])), "the number of factors and of dimensions do not go together: 3 and 4"),
-        (of(IMAGE, None, None, [1, 2, 3, 4]), "[1, 2, 3, 4]"),
+        (of(IMAGE, None, None, [1, 2, 3, 4]), "[1, 2, 3, 4] where N >= 1, H >= 1"),
         (of(IMAGE, None, None, ["N", 6, "H", 4]), "[N, 6, H, 4]"),
-        (of(IMAGE, None, None, [3, 4], axes=[2, 3]), "[N, 6, 3, 4]"),
-        (of(IMAGE, None, None, [3, 4], axes=[-1, 2]), "[N, 6, 4, 3]"),
+        (of(IMAGE, None, None, [3, 4], axes=[2, 3]), "[N, 6, 3, 4] where H >= 1"),
+        (of(IMAGE, None, None, [3, 4], axes=[-1, 2]), "[N, 6, 4, 3] where H >= 1"),
         (of(IMAGE, None, None, [3], axes=[2, 3]), "the number of sizes and of dimensions do not go together: 1 and 2"),
         (of(IMAGE, None, np.float32([2]), axes=[-2]), "[N, 6, 2*H, 9]"),
         (of(IMAGE, None, None, [1, 2, 3, 4], keep_aspect_ratio_policy="not_larger", axes=[0, 1, 2, 3]), "?; more of integers"),
         (of(IMAGE, None, np.float32([1, 1, 2, 3]), coordinate_transformation_mode="tf_crop_and_resize"), "?; more of integers"),
         (of(IMAGE, None, (4,)), "?; more of integers"),
-        (of(IMAGE, None, None, (4,)), "[y: value 0, y: value 1, y: value 2, y: value 3]"),
+        (
+            of(IMAGE, None, None, (4,)),
+            "[y: value 0, y: value 1, y: value 2, y: value 3] where 2147483647*N >= y: value 0, 12884901882 >= y: value 1,"
+            " 2147483647*H >= y: value 2, 19327352823 >= y: value 3",
+        ),
+        (of((0, 6), None, None, [1, 6]), "a dimension and the size that it is resized to do not go together: 0 is less than 1"),
+        (of((0, 6), None, None, [0, 6]), "[0, 6]"),
         (of(IMAGE, np.float32([1, 1, 2, 3]), opset=10), "[N, 6, 2*H, 27]"),
         (of(IMAGE, np.float32([]), np.float32([1, 1, 2, 3]), opset=11), "[N, 6, 2*H, 27]"),
     ],

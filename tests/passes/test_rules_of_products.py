@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .reading import Cases, check, of
+from tests.passes.reading import Cases, check, of
 
 ROWS = ("N", 5)
 IMAGE = ("N", 6, "H", 9)

@@ -58,7 +58,7 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     if not isinstance(data_type, TensorType) or data_type.shape is None or cropped or not stretched:
         return None
     count, axes = data_type.shape[axis], node.attrs.get("axes")
-    if not isinstance(count, int):
+    if not isinstance(count, int) or not count:
         return None
     chosen = list(range(len(data_type.shape))) if axes is None else [position % len(data_type.shape) for position in axes]
     wanted = node.output_types[0]

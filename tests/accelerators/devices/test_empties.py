@@ -78,6 +78,19 @@ def test_what_is_reduced_may_have_come_to_nothing(device: str, op: str, is_open:
     np.testing.assert_array_equal(results[0], wanted[0], strict=True)
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 0, 4), (1, 1, "H", "W")], ids=["fixed", "open"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic", "crop"])
+def test_no_pixels_are_made_of_nothing(mode: str, sizes: tuple[int | str, ...]) -> None:
+    """They were memory that nobody has written."""
+    pytest.importorskip("tvm")
+    x, cropped = pt.variable("x", "float32", sizes), {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    region = pt.constant(np.array([0, 0, 0, 0, 1, 1, 1, 1], np.float32)) if mode == "crop" else None
+    given = x, region, None, pt.constant(np.array([1, 1, 30, 30]))
+    graph = pt.Graph([pt.op("Resize", *given, **(cropped if mode == "crop" else {"mode": mode}))], [x])
+    with pytest.raises(pt.PartitaError, match="Resize"):
+        pt.compile(graph, "HETERO:cpu,reference")(floats(1, 1, 0, 4))
+
+
 def from_the_fourth(x: pt.Node) -> pt.Node:
     """What follows the first three columns."""
     return pt.op("Slice", x, *(pt.constant(np.array([number])) for number in (3, 2**62, 2)), name="rest")

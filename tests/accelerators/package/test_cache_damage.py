@@ -61,6 +61,15 @@ def test_files_that_lost_their_content_are_written_anew(part, compiles, cache_ho
     assert len(compiles) == 2, "once more, and not every time"
 
 
+def test_an_entry_that_became_longer_is_not_read(compiles, cache_home):
+    """Whatever is behind it might not fit into memory."""
+    y = run(small_net())
+    (path,) = (cache_home / "entries").iterdir()
+    os.truncate(path, 1 << 40)
+    np.testing.assert_array_equal(run(small_net()), y)
+    assert len(compiles) == 2 and path.stat().st_size < 1 << 20
+
+
 @pytest.fixture
 def limited():
     """What waits for ever is an error after minutes."""
@@ -167,7 +176,7 @@ def test_an_entry_names_no_file_outside_of_the_cache(name: object, tmp_path: Pat
     outside.write_bytes(b"precious")
     before = outside.stat().st_mtime_ns
     named = str(outside) if name == "{outside}" else name
-    words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest()}).encode()
+    words = json.dumps({"weights": [[named, 0, "uint8", [8]]], "code": hashlib.sha256(b"code").hexdigest(), "size": 4}).encode()
     forge(home / "entries" / ("ab" * 32), words, b"code")
     with pytest.raises(Damaged, match="no name of a file of weights"):
         store.read("ab" * 32)
