@@ -75,7 +75,7 @@ def _batch_normalization(
     spatial: bool,
 ) -> tuple[np.ndarray, ...]:
     """Y, and in training the running and the batch's own mean and variance."""
-    column = (1, -1, *(1,) * (x.ndim - 2)) if spatial and x.ndim > 1 else (1, *x.shape[1:])
+    column = (1, x.shape[1], *(1,) * (x.ndim - 2)) if spatial and x.ndim > 1 else (1, *x.shape[1:])
     wide = _wide(x)
     used_mean, used_var = _wide(mean), _wide(var)
     if training:
@@ -103,7 +103,7 @@ def instance_normalization(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float
 ) -> np.ndarray:
     """Each channel of each sample to mean 0 and variance 1, then scaled."""
-    column = (1, -1, *(1,) * (x.ndim - 2))
+    column = (1, x.shape[1], *(1,) * (x.ndim - 2))
     return standardized(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(column) + bias.reshape(column)
 
 
@@ -131,7 +131,7 @@ def group_normalization(
     """From opset 21: one scale and bias for each channel."""
     each = math.prod(x.shape[1:]) // num_groups
     groups = standardized(x.reshape(x.shape[0], num_groups, each), (2,), epsilon)
-    column = (1, -1, *(1,) * (x.ndim - 2))
+    column = (1, x.shape[1], *(1,) * (x.ndim - 2))
     return groups.reshape(x.shape) * scale.reshape(column) + bias.reshape(column)
 
 

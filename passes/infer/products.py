@@ -151,6 +151,9 @@ def pool(c: Context) -> Sequence[Sizes]:
 
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def whole_pool(c: Context) -> Sequence[Sizes]:
+    if c.op == "GlobalMaxPool":
+        for size in c.shape(0)[2:]:
+            c.at_least(size, 1, "a dimension and what the largest is taken of")
     return [tuple([size if d < 2 else 1 for d, size in enumerate(c.shape(0))])]
 
 

@@ -214,6 +214,12 @@ CASES: Cases = {
         (of(IMAGE), "[N, 6, 1, 1]"),
         (of((1, 2)), "[1, 2]"),
         (of((1, 2, 3)), "[1, 2, 1]"),
+        (of((1, 2, 0)), "[1, 2, 1]"),
+    ],
+    "GlobalMaxPool": [
+        (of(IMAGE), "[N, 6, 1, 1] where H >= 1"),
+        (of((1, 2, 3, 0)), "a dimension and what the largest is taken of do not go together: 0 is less than 1"),
+        (of((0, 2, 3)), "[0, 2, 1]"),
     ],
     "ConvTranspose": [
         (of(IMAGE, (6, 8, 3, 3)), "[N, 8, H + 2, 11]"),
