@@ -188,12 +188,12 @@ def _head_size(w: Writing) -> int:
     """How many numbers a head of the queries has."""
     heads, sizes = _head_count(w), w.attr("qkv_hidden_sizes", ())
     if sizes:
-        return int(sizes[0]) // heads
+        return w.head_size(int(sizes[0]), heads)
     by_one_product = w.node.op in ("Attention", "QAttention")
     shape = w.type(1 if by_one_product else 0).shape
     if shape is None or not isinstance(shape[-1], int):
         raise NotYet("the size of its heads is unknown", where=w.where)
-    return shape[-1] // (3 * heads if by_one_product else heads)
+    return w.head_size(shape[-1], 3 * heads if by_one_product else heads)
 
 
 def _mask(w: Writing, i: int, keys: NodeEntry) -> NodeEntry | None:

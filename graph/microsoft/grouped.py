@@ -105,8 +105,11 @@ def rotary(w: Writing) -> Graph:
     width = (w.type(0).shape or (None,))[-1]
     if not isinstance(width, int):
         raise NotYet("the size of its heads is unknown", where=w.where)
-    size = (width // heads if heads else 2 * _half(w, 2)) if is_flat else width
+    size = width
     if is_flat:
+        size = w.head_size(width, heads) if heads else 2 * _half(w, 2)
+        if not size or width % size:
+            raise NoBody(f"rows of {width} numbers cannot be divided into heads of {size}", where=w.where)
         x = w.transposed(w.op("Reshape", x, w.array([0, 0, width // size, size])), HEADS_FIRST)
     positions = w.input(1)
     if w.rank(1) == 1:
@@ -181,7 +184,7 @@ def _size(w: Writing) -> int:
     heads, groups, shape = int(w.attr("num_heads", 0)), int(w.attr("kv_num_heads", 0)), w.type(0).shape
     if shape is None or not isinstance(shape[-1], int):
         raise NotYet("the size of its heads is unknown", where=w.where)
-    return shape[-1] // (heads if w.has(1) else heads + 2 * groups)
+    return w.head_size(shape[-1], heads if w.has(1) else heads + 2 * groups)
 
 
 def _scale(w: Writing) -> float:

@@ -36,6 +36,12 @@ class Writing:
         given = [i for i, entry in enumerate(node.inputs) if entry is not None]
         self._inputs = {i: variable(f"x{i}", type=types[i]) for i in given}
 
+    def head_size(self, width: int, heads: int) -> int:
+        """The size of each of so many heads, which together make a row of this width."""
+        if not 0 < heads <= width or width % heads:
+            raise NoBody(f"rows of {width} numbers cannot be divided into {heads} heads", where=self.where)
+        return width // heads
+
     def has(self, i: int) -> bool:
         """Is this input there?"""
         return i in self._inputs

@@ -130,6 +130,14 @@ def test_an_lstm_of_bytes_is_near_onnxruntime_s_which_rounds_the_state_too(direc
               {"num_heads": 2}), "a mask of 4 dimensions is not known"),
         (Case("Attention", [np.ones((1, 2, 4), "f"), (np.ones((4, 12), "f"),)], {"num_heads": 0}),
          "its attribute num_heads is 0, and at least 1 is needed"),
+        (Case("MultiHeadAttention", [np.ones((1, 2, 5), "f")] * 3, {"num_heads": 2}),
+         "rows of 5 numbers cannot be divided into 2 heads"),
+        (Case("MultiHeadAttention", [np.ones((1, 2, 1), "f")] * 3, {"num_heads": 2}),
+         "rows of 1 numbers cannot be divided into 2 heads"),
+        (Case("RotaryEmbedding", [np.ones((1, 2, 4), "f"), np.zeros(1, np.int64), *[np.ones((8, 0), "f")] * 2], {}),
+         "rows of 4 numbers cannot be divided into heads of 0"),
+        (Case("RotaryEmbedding", [np.ones((1, 2, 4), "f"), np.zeros(1, np.int64), *[np.ones((8, 1), "f")] * 2], {"num_heads": 3}),
+         "rows of 4 numbers cannot be divided into 3 heads"),
     ],
 )
 def test_attention_of_other_forms_is_refused_by_name(case: Case, reason: str):
