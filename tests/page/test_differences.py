@@ -12,10 +12,11 @@ import attrs
 import pytest
 
 import partita as pt
+from partita.page import reading
 from partita.page.collect import collect
 from partita.page.differences import compared
-from partita.page.reading import BEGIN, read_page
-from partita.page.scene import Scene
+from partita.page.reading import BEGIN, _check_nesting, read_page
+from partita.page.scene import Item, Scene
 from tests.graphs.pages import HOSTILE, long, small
 
 Opened = Callable[..., Any]
@@ -110,6 +111,8 @@ def damaged(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (damaged(lambda data: data["items"]["name"].__setitem__(0, 10**9)), "IndexError"),
         (damaged(lambda data: data["items"]["name"].__setitem__(0, -1)), "-1 is no number of a text"),
         (damaged(lambda data: data["items"]["parent"].__setitem__(1, 1)), "boxes that lie in each other"),
+        (damaged(lambda data: data["items"]["parent"].__setitem__(0, 0)), "boxes that lie in each other"),
+        (damaged(lambda data: data["items"]["parent"].__setitem__(0, -2)), "a number of a box that is not there"),
         (damaged(lambda data: data["items"]["parent"].__setitem__(1, 99)), "a number of a box that is not there"),
         (damaged(lambda data: data["edges"][0].__setitem__(0, 99)), "a number of a value that is not there"),
         (damaged(lambda data: data["values"]["source"].__setitem__(0, -1)), "a number of a box that is not there"),
@@ -125,6 +128,24 @@ def test_what_is_no_report_is_an_error(damage: Callable[[str], str], why: str, t
     with pytest.raises(pt.GraphError, match=re.escape(why)) as caught:
         read_page(path)
     assert "Give a file that report_page or --report wrote" in str(caught.value)
+
+
+def test_boxes_deep_in_each_other_are_none_that_lie_in_each_other() -> None:
+    items = [Item("call", f"a{i}", "", i + 1 if i < 99 else -1) for i in range(100)]
+    _check_nesting(items)
+    items[99].parent = 40
+    with pytest.raises(ValueError, match="boxes that lie in each other"):
+        _check_nesting(items)
+
+
+def test_a_page_as_large_as_one_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pt.report_page(small(), tmp_path / "page.html")
+    size = path.stat().st_size
+    monkeypatch.setattr(reading, "LARGEST", size)
+    assert read_page(path).to_json() == collect(small()).to_json()
+    monkeypatch.setattr(reading, "LARGEST", size - 1)
+    with pytest.raises(pt.GraphError, match="it is too large"):
+        read_page(path)
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
