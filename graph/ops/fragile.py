@@ -70,6 +70,8 @@ def _parts(node: Node) -> str | None:
     count = node.attrs.get("num_outputs")
     if not isinstance(count, int) or len(node.output_names) <= count < MOST:
         return None
+    if count >= MOST:
+        return f"num_outputs is {count}, and no op has so many outputs"
     outputs = len(node.output_names)
     return f"num_outputs is {count}, and it has {outputs} output{'s' * (outputs > 1)}"
 

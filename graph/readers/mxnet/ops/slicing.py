@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph.node import NodeEntry
+from graph.ops.fragile import MOST
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import converter
 from graph.readers.mxnet.ops.sizes import shape_value, size_at
 
 END = 2**63 - 1
 """Beyond the end of any axis."""
-
-MOST_PARTS = 65_536
-"""More outputs than this a split cannot mean."""
 
 
 def cut(
@@ -86,7 +84,7 @@ def _even(c: Conversion, name: str, count: int, axis: int) -> list[int] | None:
     """The sizes of equal parts; None if the size of the axis is not known."""
     shape = c.shape(c.inputs[0])
     size = None if shape is None else shape[c.axis(axis, len(shape))]
-    if count > MOST_PARTS or (isinstance(size, int) and size % count):
+    if count >= MOST or (isinstance(size, int) and size % count):
         c.params.fail(name, f"a divisor of the axis's size {size or ''}".strip())
     return [size // count] * count if isinstance(size, int) else None
 
