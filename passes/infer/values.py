@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,8 +176,8 @@ VALUES: dict[str, Rule] = {
     "Mod": _each(_remainder),
     "Neg": _each(lambda a: -a),
     "Equal": _each(_same),
-    "Max": _each(larger),
-    "Min": _each(smaller),
+    "Max": _each(lambda *sizes: reduce(larger, sizes)),
+    "Min": _each(lambda *sizes: reduce(smaller, sizes)),
     "Where": _each(_chosen),
     "GreaterOrEqual": _each(is_at_least),
     "LessOrEqual": _each(lambda a, b: is_at_least(b, a)),

@@ -20,7 +20,7 @@ Cases = dict[str, list[tuple[Given, str]]]
 def of(*inputs: Any, **attributes: Any) -> Given:
     """The inputs and attributes of an op. A tuple is an input of these sizes, whose values are unknown; a number is a scalar, and
     a list a vector; "N-3" among them follows from a size N, and "?" is a size that values decide. None is an input that is left
-    out."""
+    out, or in a list an element that nobody knows."""
     return inputs, attributes
 
 
@@ -37,6 +37,9 @@ def _input(number: int, item: Any) -> Node | None:
     listed = item if isinstance(item, list) else [item]
     if isinstance(item, np.ndarray) or all(isinstance(value, int) for value in listed):
         return pt.constant(np.asarray(item, None if isinstance(item, np.ndarray) else np.int64))
+    if None in listed:
+        pieces = [pt.variable(f"u{number}", "int64", (1,)) if value is None else _input(number, [value]) for value in listed]
+        return pt.op("Concat", *pieces, axis=0)
     parts = [re.fullmatch(r"([A-Z?]?)([-+]?\d*)", str(value)) for value in listed]
     data = pt.variable(f"v{number}", "float32", tuple([part[1] or 0 for part in parts if part]))
     for axis, value in enumerate(listed):
@@ -46,17 +49,22 @@ def _input(number: int, item: Any) -> Node | None:
     return values if isinstance(item, list) else pt.op("Squeeze", values, pt.constant(np.array([0])))
 
 
-def said(name: str, given: Given, opset: int = 21) -> str:
-    """The sizes of the results, "?" for unknown ones; where what has to hold; if what is assumed. Or the contradiction."""
+def read(name: str, given: Given) -> tuple[Reading, Node]:
+    """The op as a graph of its own, read with symbols."""
     inputs, attributes = given
-    opset, results = attributes.get("opset", opset), attributes.get("results", 1)
+    opset, results = attributes.get("opset", 21), attributes.get("results", 1)
     nodes = [_input(number, item) for number, item in enumerate(inputs)]
     rest = {key: value for key, value in attributes.items() if key not in ("opset", "results")}
     node = pt.op(name, *nodes, name="y", opset=opset, output_names=[f"y{i}" for i in range(results)], **rest)
     graph = Graph(list(node.outputs), opsets={"": opset})
     shapes = [[symbol(size) if isinstance(size, str) else size for size in one[0].type.shape] for one in graph.inputs]
+    return Reading(graph, map(tuple, shapes)), node
+
+
+def said(name: str, given: Given) -> str:
+    """The sizes of the results, "?" for unknown ones; where what has to hold; if what is assumed. Or the contradiction."""
     try:
-        reading = Reading(graph, map(tuple, shapes))
+        reading, node = read(name, given)
     except pt.PartitaError as error:
         return error.cause
     known = [reading.sizes(entry) for entry in node.outputs]
@@ -65,6 +73,13 @@ def said(name: str, given: Given, opset: int = 21) -> str:
         if listed:
             text += f" {word} " + ", ".join(f"{one.left} {one.relation} {one.right}" for one in listed)
     return text + ("; more of integers" if reading.is_open else "")
+
+
+def elements(name: str, given: Given) -> str:
+    """The elements of the results as far as they follow; nothing of those of which nothing follows."""
+    reading, node = read(name, given)
+    listed = [reading.elements(entry) for entry in node.outputs]
+    return " ".join(str(array.tolist()) for array in listed if array is not None)
 
 
 def check(name: str, cases: Cases) -> None:
