@@ -122,15 +122,16 @@ def test_sums_of_products_of_two_values_are_exact() -> None:
     assert np.array_equal(compiled(graph).run([a, b], [None])[0], (a.astype(int) + 5) @ (b.astype(int) - 131))
 
 
-def test_a_gemm_of_two_values_turns_them_and_adds_its_bias() -> None:
-    a, b = integers(0, (30, 8), "uint8"), integers(1, (21, 30), "int8")
+@pytest.mark.parametrize(("depth", "dtype", "point"), [(30, "uint8", 100), (30, "int8", -7), (1, "uint8", 100), (1, "int8", -7)])
+def test_a_gemm_of_two_values_turns_them_and_adds_its_bias(depth: int, dtype: str, point: int) -> None:
+    a, b = integers(0, (depth, 8), dtype), integers(1, (21, depth), "int8")
     bias = np.random.default_rng(2).standard_normal(21).astype("f")
-    given = pt.variable("a", "uint8", a.shape), pt.variable("b", "int8", b.shape)
-    sides = dequantized(given[0], 0.02, 100), dequantized(given[1], 0.01, -3)
+    given = pt.variable("a", dtype, a.shape), pt.variable("b", "int8", b.shape)
+    sides = dequantized(given[0], 0.02, point), dequantized(given[1], 0.01, -3)
     node = pt.op("Gemm", *sides, pt.constant(bias), transA=1, transB=1, alpha=0.5)
     model = compiled(pt.apply_pass(pt.Graph([node], list(given)), "InferShape"))
     assert [launch.layer_type for launch in model.launches] == ["Transpose+Transpose+MatMul+Add"]
-    wanted = (a.astype(int).T - 100) @ (b.astype(int).T + 3) * (0.02 * 0.01 * 0.5) + bias
+    wanted = (a.astype(int).T - point) @ (b.astype(int).T + 3) * (0.02 * 0.01 * 0.5) + bias
     assert is_close(model.run([a, b], [None])[0], wanted)
 
 
