@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -69,17 +69,17 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the combinations of a thinned test's parameters every nth stays quick: those with indices whose sum n divides."""
-    values: dict[tuple[object, str], dict[int, int]] = {}
     for item in items:
         marker = item.get_closest_marker("thinned")
         if marker is not None:
-            every, *names = marker.args
-            ranks = 0
-            for name in names:
-                known = values.setdefault((item.function, name), {})  # type: ignore[attr-defined]
-                ranks += known.setdefault(id(item.callspec.params[name]), len(known))  # type: ignore[attr-defined]
-            if ranks % every:
+            (every,) = marker.args
+            names = [_first_name(one.args[0]) for one in item.iter_markers("parametrize")]
+            if sum(item.callspec.indices[name] for name in names) % every:  # type: ignore[attr-defined]
                 item.add_marker(pytest.mark.slow)
+
+
+def _first_name(names: str | Sequence[str]) -> str:
+    return (names.split(",") if isinstance(names, str) else names)[0].strip()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -179,10 +179,8 @@ def _aligns_corners_by_scales(node: Node) -> bool:
 
 def is_torchs(value: object) -> bool:
     """Is it a module of torch's, or a program that torch exported? torch is not loaded to find out."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    return isinstance(value, torch.nn.Module) or type(value).__name__ == "ExportedProgram"
+    module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)  # Another thread may be importing torch.
+    return module is not None and (isinstance(value, module) or type(value).__name__ == "ExportedProgram")
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -37,6 +37,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return run("__main__", "--tiny", "--parts", "partition", "latency", "--results", str(folder)), folder
 
 
+@pytest.mark.slow
 def test_a_run_of_parts_leaves_one_file(parts: tuple[str, Path]) -> None:
     _, folder = parts
     kept(folder, "partition"), kept(folder, "latency")

@@ -33,6 +33,7 @@ def campaign():
 
 
 @pytest.mark.parametrize("name", READERS)
+@pytest.mark.thinned(2)
 def test_files_made_wrong(name: str, campaign: Campaign) -> None:
     if name == "image":
         pytest.importorskip("PIL")

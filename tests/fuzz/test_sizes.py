@@ -53,6 +53,7 @@ def test_a_size_that_contradicts_a_constant_is_an_error(name: str, campaign: Cam
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "cached", "bits", "lengths"])
+@pytest.mark.thinned(2)
 def test_networks_of_any_size_answer_as_onnxruntime_or_refuse(kind: str, campaign: Campaign) -> None:
     before = len(campaign.tally.failures)
     campaign.try_model(f"network {kind}", 7, "as it is")

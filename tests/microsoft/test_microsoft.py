@@ -313,6 +313,7 @@ def test_a_buffer_holds_what_a_cache_that_grows_holds(device: str, rows: int):
 
 @pytest.mark.parametrize("device", ["cpu", "onnxruntime", "reference"])
 @pytest.mark.parametrize("sizes", [(0, 3), (2, 0)])
+@pytest.mark.thinned(2)
 def test_attention_of_nothing(device: str, sizes: tuple[int, int]):
     """Its heads were cut by a Reshape that left their size open, which an array of nothing does not tell."""
     x = pt.variable("x", "float32", ("B", "T", 16))

@@ -92,6 +92,7 @@ LARGE = ("alexnet", "vgg11", "vgg11_bn")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LARGE)) for n in zoo()[0]])
+@pytest.mark.thinned(2)
 def test_model_zoo(name):
     """The weights are drawn by name on both sides."""
     symbols, expected = zoo()

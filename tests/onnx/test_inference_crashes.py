@@ -11,6 +11,7 @@ from tests.onnx.inference_crashes import findings
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 
 
+@pytest.mark.slow
 def test_some_random_nodes() -> None:
     assert list(findings(0, 3000, 60)) == []
 

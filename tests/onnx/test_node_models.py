@@ -17,6 +17,7 @@ def test_there_are_as_many_models_as_ever(cases):
 
 
 @pytest.mark.parametrize("part", range(6))
+@pytest.mark.thinned(2)
 def test_every_node_model_comes_through(cases, part):
     failed = dict(failures(cases[part::6]))
     assert failed.keys() <= exceptions().keys(), failed

@@ -40,6 +40,7 @@ def texts_of(scene: Any, field: str) -> list[str]:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
+@pytest.mark.thinned(2)
 def test_a_model_of_many_nodes_can_be_read_at_once(opened: Opened, size: tuple[int, int]) -> None:
     model, profile = measured(90)
     page = opened(model, profile, viewport={"width": size[0], "height": size[1]})

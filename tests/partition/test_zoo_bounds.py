@@ -34,6 +34,7 @@ def placed(name: str, pattern: str) -> Graph:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in zoo_names()]
 )
+@pytest.mark.thinned(2)
 def test_largest_needs_no_more_groups_than_seed_and_a_tenth(name: str, pattern: str) -> None:
     graph = placed(name, pattern)
     ours, seeds = (len(plan(graph, growth=growth).groups) for growth in ("largest", "seed"))

@@ -46,6 +46,7 @@ def test_kills_and_faults(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_tvm")
 @pytest.mark.parametrize("kilobytes", [16, 100])
+@pytest.mark.thinned(2)
 def test_a_disk_that_is_full_ends_no_process(kilobytes: int, tmp_path: Path) -> None:
     """LLVM ended it when an object file found no room."""
     figures = Figures()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import partita as pt
 from accelerators.building.subgraphs import Builder
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
+from tests.graphs.networks import conv_relu
 from tests.graphs.topologies import alternating
 
 X = np.array([-1.0, 0.5, 2.0, 3.0], np.float32)
@@ -474,3 +477,8 @@ def test_an_affinity_inside_a_body_is_not_obeyed_and_the_report_says_so() -> Non
     note = "branch (If) runs as a whole on reference: the affinity 'onnxruntime' of 'relu' in its body is not obeyed"
     assert model.report.notes == (note,)
     np.testing.assert_array_equal(model(np.array(True), np.array([-1, 2], "float32"))[0], [0, 2])
+
+
+def test_a_torch_that_another_thread_is_still_importing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert pt.compile(conv_relu(), "reference").report.subgraphs

@@ -14,6 +14,7 @@ QUICK = ("zoo:squeezenet", "zoo:shufflenet", "many_ops", "squeezenet1.1", "mobil
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.thinned(2)
 def test_small_models_on_every_placement(name):
     check(name)
 

@@ -75,6 +75,7 @@ time.sleep(0.2)
 
 
 @pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.thinned(2)
 def test_the_interpreter_ends_while_daemon_threads_call(name: str) -> None:
     """Without a door a thread that returned from an engine aborted the process: "terminate called", SIGABRT."""
     done = run(DAEMONS, usable(name))

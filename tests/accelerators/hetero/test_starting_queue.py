@@ -63,6 +63,7 @@ def test_one_at_a_time(alone, standing) -> None:
     models[-1].close()
 
 
+@pytest.mark.slow
 def test_all_of_a_queue_become_ready(alone, workshops) -> None:
     for model in begun(3, alone):
         assert model.wait(300).properties.devices == ("cpu",) and np.allclose(model(X)[0], Y, rtol=1e-6)

@@ -52,11 +52,13 @@ open(os.path.join(folder, "right"), "w").write(str(bool(right)))
     "<&- >&-", "<&- >&- 2>&-", *(pytest.param(closed, marks=pytest.mark.slow) for closed in ("<&-", ">&-", "2>&-")),
 ])
 @pytest.mark.parametrize("code", [STARTS, ISOLATED], ids=["starts", "isolated"])
+@pytest.mark.thinned(2)
 def test_children_of_a_process_without_streams(code: str, closed: str, tmp_path: Path) -> None:
     run_without(code, closed, tmp_path)
 
 
 @pytest.mark.parametrize("code", [COMPILES, TRIED], ids=["compiles", "tried"])
+@pytest.mark.thinned(2)
 def test_a_process_without_any_stream(code: str, tmp_path: Path) -> None:
     run_without(code, "<&- >&- 2>&-", tmp_path)
 

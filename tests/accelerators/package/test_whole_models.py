@@ -27,6 +27,7 @@ def check(model, device):
 
 
 @pytest.mark.parametrize("device", ["onnxruntime", "reference", "HETERO:onnxruntime,reference"])
+@pytest.mark.thinned(2)
 def test_a_small_bert(device):
     check(str(SMALL[0]), device)
 

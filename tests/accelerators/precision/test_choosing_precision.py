@@ -44,6 +44,7 @@ def test_all_of_a_network_fits_a_loose_tolerance(make: object) -> None:
 
 
 @pytest.mark.parametrize(("count", "most"), [(2, 10), (30, 3)])
+@pytest.mark.thinned(2)
 def test_new_inputs_stay_within_the_tolerance_too(count: int, most: int) -> None:
     """The tolerance was held on the very inputs that had set the ranges: of 100 new ones up to 87 were off by more."""
     graph, over = transformer(), []

@@ -58,6 +58,7 @@ def tokens(rows: int, batch: int = 1, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("make", "sizes"), EXPORTS)
+@pytest.mark.thinned(2)
 def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> None:
     graph = make(sizes)
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(4, 1))
@@ -76,6 +77,7 @@ def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> Non
 
 
 @pytest.mark.parametrize("device", ["HETERO:onnxruntime,reference", "HETERO:openvino,reference", "reference"])
+@pytest.mark.thinned(2)
 def test_other_devices_copy_and_say_the_same(device: str) -> None:
     if device != "reference":
         pytest.importorskip(device.removeprefix("HETERO:").partition(",")[0])
@@ -187,6 +189,7 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
 
 
 @pytest.mark.parametrize("longest", [5, pytest.param(8, marks=pytest.mark.slow), 12])
+@pytest.mark.thinned(2)
 def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> None:
     """Where the first of several new tokens sees all, the last may not."""
     graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(longest)
@@ -199,7 +202,7 @@ def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> Non
 KEPT = attrs.evolve(SMALL_LLAMA, layers=1)
 
 
-@pytest.mark.thinned(2, "device", "style")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:onnxruntime,reference"])
 @pytest.mark.parametrize("style", ["ops", "op"])
 def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: Path) -> None:
@@ -226,6 +229,7 @@ def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: P
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.thinned(2)
 def test_hidden_tokens_of_caches_of_the_last_positions(device: str) -> None:
     graph, ids = _Kept(KEPT).graph("kept"), tokens(10, batch=2)
     hiding = np.array([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1]])
@@ -246,6 +250,7 @@ def test_one_mask_for_caches_of_different_lengths_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("longest", [16, 24, 30])
+@pytest.mark.thinned(2)
 def test_chunks_are_no_window_that_slides(longest: int) -> None:
     """Buffers may end with a chunk, where both see the same; only what lies between tells them apart."""
     graph, ids = _Chunks(attrs.evolve(SMALL_LLAMA, layers=1)).graph("chunks"), tokens(12)
@@ -258,6 +263,7 @@ def test_chunks_are_no_window_that_slides(longest: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("chunk", [2, 7, 8, 64, 500, 513, 1000])
+@pytest.mark.thinned(2)
 def test_chunks_of_any_size_are_told_from_windows(chunk: int, rows: int) -> None:
     graph = type("_Sized", (_Chunks,), {"chunk": chunk})(attrs.evolve(SMALL_LLAMA, layers=1, longest=1024)).graph("chunks")
     with pytest.raises(Unfit, match="is not plain causal attention to"):
@@ -321,6 +327,7 @@ def test_what_is_not_recognised_is_copied() -> None:
 
 
 @pytest.mark.parametrize("longest", [None, 48])
+@pytest.mark.thinned(2)
 def test_a_table_of_few_positions_is_the_longest_conversation(longest: int | None) -> None:
     graph, ids = gpt2(attrs.evolve(SMALL, layers=1, longest=20)), tokens(20)
     session = pt.compile(graph, "cpu").session(longest=longest, chunks=(4, 1))

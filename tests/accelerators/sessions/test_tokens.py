@@ -132,6 +132,7 @@ def test_exports_are_read_in_pieces(style: str) -> None:
 
 
 @pytest.mark.parametrize("end", [last_by_slice, rows_in_front, largest])
+@pytest.mark.thinned(2)
 def test_a_prompt_in_pieces_says_the_same_as_the_whole(end: End) -> None:
     graph, ids = decoder(end), np.random.default_rng(0).integers(0, 40, (2, 7))
     empty = np.zeros((2, 2, 0, 8), np.float32)

@@ -27,6 +27,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "device", "notes"), CASES)
+@pytest.mark.thinned(2)
 def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str, ...]) -> None:
     """Every second layer of Gemma's sees six positions alone, and keeps five; the conversation has nineteen."""
     with np.load(FOLDER / f"{name}.npz") as stored:
@@ -41,6 +42,7 @@ def test_a_session_says_what_torch_says(name: str, device: str, notes: tuple[str
     assert said == wanted
 
 
+@pytest.mark.slow
 def test_a_prompt_of_any_length_has_one_form() -> None:
     """The sizes of Gemma's caches are no polynomials, and its model is compiled for each size. Before anything was said there are
     none."""

@@ -231,6 +231,7 @@ def test_recurrent_layers_of_any_length(op: str) -> None:
 
 @pytest.mark.parametrize("op", ["GRU", pytest.param("RNN", marks=pytest.mark.slow), pytest.param("LSTM", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.thinned(2)
 def test_recurrent_layers_of_any_batch(op: str, threads: int) -> None:
     """From one sequence over fewer than a tile has to several blocks of them."""
     x, lengths = pt.variable("x", "float32", ("T", "N", 8)), pt.variable("lengths", "int32", ("N",))
@@ -300,6 +301,7 @@ def exported_with_a_batch_of_one(where: str) -> pt.Graph:
 
 
 @pytest.mark.parametrize("where", ["stated", "reshaped", "squeezed"])
+@pytest.mark.thinned(2)
 def test_a_batch_of_one_inside_is_an_assumption(where: str) -> None:
     """All lengths of one sequence have one form; more sequences are computed, or refused, as the ops say."""
     graph = exported_with_a_batch_of_one(where)

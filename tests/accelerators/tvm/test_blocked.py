@@ -169,6 +169,7 @@ def test_values_side_by_side_are_copied_in_one_loop(lanes: int) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
+@pytest.mark.thinned(2)
 def test_groups_that_share_blocks(groups: int, lanes: int) -> None:
     x, y, shape = image(42)
     assert kinds(convolved(y, 42, 30, 3, group=groups, pads=[1] * 4), x, shape) == ["blocked convolution"]
@@ -235,6 +236,7 @@ def test_addresses_of_pixels_stay_in_registers_of_their_own(channels: int, size:
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("pads", [[0] * 4, [1, 0, 1, 2]])
+@pytest.mark.thinned(2)
 def test_images_whose_rows_are_whole_tiles(stride: int, pads: list[int], lanes: int) -> None:
     x, blocked, shape = image(144, 29, 30 - pads[3])
     y = pt.op("Relu", convolved(blocked, 144, 48, 3, pads=pads, strides=[stride] * 2))

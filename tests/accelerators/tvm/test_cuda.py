@@ -160,6 +160,7 @@ def test_tensors_of_torch_on_the_gpu() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.op,
 )
+@pytest.mark.thinned(2)
 def test_schedules_by_what_a_kernel_does(rule: str, node: pt.Node) -> None:
     assert schedules(compiled(pt.Graph([node]), "cuda", ARCH="sm_90")) == [f"dlight.{rule}"]
 

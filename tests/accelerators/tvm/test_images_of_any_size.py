@@ -174,6 +174,7 @@ def test_bands_of_images_of_any_size_share_no_rows() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.thinned(2)
 def test_images_and_texts_of_any_size_on_so_many_threads(threads: int) -> None:
     """Kernels that set memory aside for a task are written otherwise for one thread."""
     net = Layers("H", "W")
@@ -203,6 +204,7 @@ def padded_by_size(auto_pad: str) -> pt.Graph:
 
 
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.thinned(2)
 def test_padding_that_depends_on_the_size(auto_pad: str) -> None:
     """Images that lack nothing to whole moves, and all that they may lack, down and across; smaller ones than a filter too."""
     shapes = [(1, 24, 36), (2, 25, 37), (1, 26, 38), (1, 27, 39), (3, 34, 41), (1, 3, 2), (1, 1, 5), (1, 71, 130)]

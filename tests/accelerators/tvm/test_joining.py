@@ -69,6 +69,7 @@ def branches(given: Value) -> Value:
 
 
 @pytest.mark.parametrize("net", [dense, branches])
+@pytest.mark.thinned(2)
 def test_what_is_joined_is_written_in_its_place(net: Callable[[Value], Value]) -> None:
     model, ours, wanted = model_of(net(x(*IMAGE)))
     assert "Concat" not in layers(model)
@@ -96,6 +97,7 @@ KEPT: dict[str, tuple[Case, tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", KEPT)
+@pytest.mark.thinned(2)
 def test_what_cannot_be_written_in_its_place_is_copied(case: str) -> None:
     net, shape = KEPT[case]
     given = x(*shape)

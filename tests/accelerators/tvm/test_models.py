@@ -53,6 +53,7 @@ def test_squeezenet() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2"])
+@pytest.mark.thinned(2)
 def test_exports(name: str) -> None:
     compare(pt.load(str(EXPORTS / f"{name}.onnx")))
 

@@ -253,6 +253,7 @@ LONG = ("convolution", "attention", "convolution in steps", "phases of several k
 
 @simulator
 @pytest.mark.parametrize("left_out", [LONG, pytest.param((), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_races_are_seen_where_barriers_are_missing(left_out: tuple[str, ...], tmp_path: Path) -> None:
     """All others are right without barriers, too."""
     wrong = [name for name in WITH_BARRIERS if name not in left_out]

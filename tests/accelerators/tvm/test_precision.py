@@ -119,6 +119,7 @@ def test_a_product_of_matrices(rows: int, depth: int, columns: int, precision: s
 
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("instructions", ["host", "amx-bf16", "vdpbf16ps", "fma", "narrow"])
+@pytest.mark.thinned(2)
 def test_attention(precision: str, instructions: str) -> None:
     random, keys = np.random.default_rng(2), 37
     q, k, v = (pt.variable(name, "float32", (2, 3, size, 24)) for name, size in zip("qkv", (20, keys, keys), strict=True))
@@ -157,7 +158,7 @@ def layers() -> pt.Graph:
     return pt.apply_pass(pt.Graph([dense], inputs=[x]), "InferShape")
 
 
-@pytest.mark.thinned(2, "precision", "instructions")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("instructions", ["host", "amx-bf16", "vdpbf16ps", "narrow"])
 def test_a_network_stays_narrow_between_its_kernels(precision: str, instructions: str) -> None:

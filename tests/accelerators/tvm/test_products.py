@@ -103,7 +103,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.thinned(2, "layer", "lanes")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_convolution(layer: str, lanes: int) -> None:
     given_layer = dict(LAYERS[layer])

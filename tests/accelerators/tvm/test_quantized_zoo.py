@@ -49,6 +49,7 @@ def check(name: str, folder: Path) -> None:
     assert result.argmax() == wanted.argmax()
 
 
+@pytest.mark.slow
 def test_quantized_squeezenet_is_as_close_to_the_reference_as_this_to_itself(tmp_path: Path) -> None:
     check("squeezenet", tmp_path)
 

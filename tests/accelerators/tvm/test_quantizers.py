@@ -132,6 +132,7 @@ PRODUCTS = {"onnxruntime": 3, "onnxruntime, reduced": 3, "onnxruntime, symmetric
 
 
 @pytest.mark.parametrize("style", STYLES)
+@pytest.mark.thinned(2)
 def test_a_model_of_each_quantizer_is_computed_in_integers(style: str) -> None:
     graph = pt.apply_pass(pt.Graph([STYLES[style]()]), "InferShape")
     model = compiled(graph)

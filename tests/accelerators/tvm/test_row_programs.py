@@ -70,6 +70,7 @@ PROGRAMS = [
 @pytest.mark.parametrize("program", PROGRAMS)
 @some
 @given(shape=shapes)
+@pytest.mark.thinned(2)
 def test_rows_of_any_sizes(program: Callable[..., list[pt.Node]], shape: tuple[int, ...]) -> None:
     x, y = pt.variable("x", "float32", shape), pt.variable("y", "float32", shape)
     g = pt.Graph(program(x, y, pt.constant(normal(shape[-1]))), inputs=[x, y])

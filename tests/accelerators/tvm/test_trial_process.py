@@ -155,6 +155,7 @@ def test_what_tvm_schedules_for_a_gpu_is_tried_in_a_child_unless_told_otherwise(
     assert answers == {"softmax": "TVM's compiler died (signal 6)"}
 
 
+@pytest.mark.slow
 def test_half_precision_products_on_a_gpu_do_not_crash() -> None:
     """With apache-tvm-ffi 0.1.15 this ended Python by a signal, in TVM's Schedule.tensorize and in tvm.ir.save_json. And TVM read
     the sources of all callers for each of its 500 intrinsics, which took it 17 seconds."""

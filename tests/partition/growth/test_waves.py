@@ -76,6 +76,7 @@ def test_close_to_the_fewest_for_more_devices() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.thinned(2)
 def test_shapes(shape) -> None:
     preds, color = SHAPES[shape](3_000)
     groups = waves(preds, color)

@@ -59,6 +59,7 @@ QUERIES = [(1, 32, True), (3, 32, True), ("rows", 32, True), (3, 20, False), (9,
 
 
 @pytest.mark.parametrize(("rows", "depth", "is_read_in_place"), QUERIES)
+@pytest.mark.thinned(2)
 def test_few_queries_read_keys_where_they_stand(rows: int | str, depth: int, is_read_in_place: bool) -> None:
     query = pt.variable("q", "float32", (2, rows, depth))
     key, value = (pt.variable(name, "float32", (2, "keys", depth)) for name in "kv")

@@ -58,6 +58,7 @@ def test_a_chain_rounds_once(dtype: str, shape: list[int], seed: int, data: st.D
 
 @types
 @pytest.mark.parametrize("op", "Exp Tanh Erf Sigmoid Gelu Elu Selu Mish Softplus Sqrt Reciprocal Sign Relu Pow".split())
+@pytest.mark.thinned(2)
 def test_each_function_is_a_kernel_of_ours(op: str, dtype: str) -> None:
     x = pt.variable("x", dtype, (3, 40))
     values = np.abs(numbers(dtype, 3, 40)) + KINDS[dtype].type(0.5)

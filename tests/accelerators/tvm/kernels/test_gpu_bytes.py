@@ -51,6 +51,7 @@ def agrees(graph: pt.Graph, *inputs: Array, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.thinned(2)
 def test_a_product_of_two_values_is_exact(kind: str) -> None:
     (result,), names = results_of(PAIRS[kind].graph(), *PAIRS[kind].inputs)
     assert names == ["gpu_quantized_pair"]
@@ -67,6 +68,7 @@ def test_products_of_any_cut_are_exact(pair: Pair, tile: Any) -> None:
     np.testing.assert_array_equal(result, pair.expected())
 
 
+@pytest.mark.slow
 def test_sums_of_products_of_two_values_are_exact() -> None:
     """MatMulInteger, with zero points on both sides."""
     a, b = integers(0, (2, 9, 300), "int8"), integers(1, (2, 300, 21), "uint8")
@@ -96,6 +98,7 @@ def image(channels: int, seed: int, after: int = 3) -> pt.Node:
 
 @pytest.mark.parametrize("channels", [(8, 4), (5, 12)])
 @pytest.mark.parametrize("after", [3, 40])
+@pytest.mark.thinned(2)
 def test_a_join_of_channels_is_one_launch(channels: tuple[int, int], after: int) -> None:
     """Of integers scaled alike, and of some that are scaled anew."""
     images = [image(count, i, point) for i, (count, point) in enumerate(zip(channels, (3, after), strict=True))]
@@ -107,6 +110,7 @@ def test_a_join_of_channels_is_one_launch(channels: tuple[int, int], after: int)
 @pytest.mark.parametrize("channels", [3, 8])
 @pytest.mark.parametrize("scales", [(2, 2), (1, 3)])
 @pytest.mark.parametrize(("mode", "schedule"), [("nearest", "gpu_resized_integers"), ("linear", "gpu_mixed_integers")])
+@pytest.mark.thinned(2)
 def test_resizes_are_those_of_cpu(channels: int, scales: tuple[int, int], mode: str, schedule: str) -> None:
     x = dequantized(image(channels, 0), 0.11, 3, dtype="uint8")
     resized = pt.op("Resize", x, None, pt.constant(np.array([1, 1, *scales], "f")), mode=mode)
@@ -114,6 +118,7 @@ def test_resizes_are_those_of_cpu(channels: int, scales: tuple[int, int], mode: 
 
 
 @pytest.mark.parametrize("case", [*TRANSPOSED.values(), *IN_GROUPS.values()], ids=[*TRANSPOSED, *IN_GROUPS])
+@pytest.mark.thinned(2)
 def test_transposed_convolutions_are_exact(case: Any) -> None:
     (result,), names = results_of(case.graph(), case.given)
     assert "gpu_interleaved_phases" in names
@@ -125,6 +130,7 @@ def test_transposed_convolutions_are_exact(case: Any) -> None:
 
 @pytest.mark.parametrize("size", [1, 255, 2048, 2049, 140_000])
 @pytest.mark.parametrize("around", [0.0, 5.0, -5.0])
+@pytest.mark.thinned(2)
 def test_numbers_choose_their_own_scale_in_two_launches(size: int, around: float) -> None:
     node = pt.op("DynamicQuantizeLinear", pt.variable("x", "float32", (size,)), n_outputs=3)
     x = normals(size)(size) + np.float32(around)

@@ -52,6 +52,7 @@ def separable(dtype: str = "float32") -> pt.Graph:
 
 
 @pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16"])
+@pytest.mark.slow
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     """Two chains are left, which make the types of the input and of the output."""
     names = schedules(compiled(separable(), "cuda", ARCH="sm_80", PRECISION=precision))

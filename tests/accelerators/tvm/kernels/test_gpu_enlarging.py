@@ -45,6 +45,7 @@ def test_numbers_of_two_bytes(words: dict[str, str], dtype: str, data: st.DataOb
 @pytest.mark.parametrize("words", MODES)
 @EXAMPLES
 @given(st.data())
+@pytest.mark.thinned(2)
 def test_float32(words: dict[str, str], data: st.DataObject) -> None:
     try:
         opencl_driver.drivers()
@@ -58,6 +59,7 @@ def test_float32(words: dict[str, str], data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("words", MODES)
+@pytest.mark.thinned(2)
 def test_no_casts_between(words: dict[str, str]) -> None:
     image, weight = pt.variable("x", "float32", (1, 16, 8, 8)), pt.constant(numbers(16, 16, 3, 3))
     first = pt.op("Relu", pt.op("Conv", image, weight, pads=[1] * 4))

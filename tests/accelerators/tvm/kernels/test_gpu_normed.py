@@ -48,6 +48,7 @@ SHAPES = [(5, (3, 7), 2), (33, (4, 4), 1), (7, (1, 1), 1), (6, (9,), 3), (3, (2,
 
 
 @pytest.mark.parametrize(("channels", "sizes", "batch"), SHAPES)
+@pytest.mark.thinned(2)
 def test_a_norm_before_a_convolution_takes_no_launch(opencl: None, channels: int, sizes: tuple[int, ...], batch: int) -> None:
     graph, image = layer(channels, sizes, batch=batch), normals(2)(batch, channels, *sizes)
     image.flat[0], image.flat[-1] = np.inf, np.nan
@@ -114,6 +115,7 @@ def test_tensor_cores_without_barriers_are_seen() -> None:
 
 
 @pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16", "tf32"])
+@pytest.mark.thinned(2)
 def test_a_norm_before_a_convolution_takes_no_launch_on_tensor_cores(precision: str) -> None:
     names = schedules(compiled(pt.apply_pass(layer(16, (4, 4)), "InferShape"), "cuda", ARCH="sm_80", PRECISION=precision))
     assert [name for name in names if name.startswith("gpu")] == ["gpu_convolution_on_tensor_cores"]
@@ -121,6 +123,7 @@ def test_a_norm_before_a_convolution_takes_no_launch_on_tensor_cores(precision: 
 
 @needs_nvcc
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "float32"])
+@pytest.mark.thinned(2)
 def test_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
     """A layer of DenseNet-121."""
     graph = pt.apply_pass(pt.Graph([normed_layer(dtype, (1, 256, 28, 28), 128)], opsets={"": 22}), "InferShape")

@@ -48,6 +48,7 @@ EXAMPLES = settings(
 
 @EXAMPLES
 @given(st.sampled_from(STEADY), st.data())
+@pytest.mark.slow
 def test_convolutions_of_any_cut(opencl: None, tile: BlockTile, data: st.DataObject) -> None:
     """Odd sizes, strides, pads, groups, one to three dimensions; the depth by taps and by channels."""
     draw, rank = data.draw, data.draw(st.integers(1, 3))
@@ -101,6 +102,7 @@ MASKS = {"none": None, "causal": "float32", "keys": "bool", "all keys": "bool"}
     st.integers(1, 33), st.integers(16, 40), st.sampled_from([8, 12, 17]), st.sampled_from([16, 17, 32]),
     st.sampled_from([*MASKS]),
 )
+@pytest.mark.slow
 def test_attention_of_any_cut(opencl: None, cut: Cut, rows: int, keys: int, depth: int, columns: int, masked: str) -> None:
     """Odd lengths; masked keys, rows with no key at all, which torch makes zeros of, and rows that see what came before."""
     arrays = [numbers(2, rows, 2, depth), numbers(2, 2, keys, depth, seed=1), numbers(2, 2, keys, columns, seed=2)]

@@ -96,6 +96,7 @@ def test_products_without_barriers_are_seen() -> None:
 
 @EXAMPLES
 @given(layers(), st.sampled_from(CUTS))
+@pytest.mark.slow
 def test_convolutions_of_any_cut_on_opencl(opencl: None, layer: Layer, tile: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu_byte_product, "choose", lambda name, candidates, cost: tile)
@@ -147,6 +148,7 @@ def test_several_kernels_that_round_products_are_one_program(opencl: None) -> No
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.thinned(2)
 def test_whole_products(opencl: None, dtype: str) -> None:
     """MatMulInteger, QLinearMatMul and Gemm between integers, of bytes with a sign and without one."""
     x, left, right = pt.variable("x", dtype, (5, 44)), integers(1, (5, 44), dtype), integers(2, (44, 18), "int8")
@@ -165,6 +167,7 @@ def test_whole_products(opencl: None, dtype: str) -> None:
 
 @needs_nvcc
 @pytest.mark.parametrize("channels", [3, 64])
+@pytest.mark.thinned(2)
 def test_it_is_assembled_and_nothing_is_spilled(channels: int, tmp_path: Path) -> None:
     """PTX for sm_80 becomes machine code for later GPUs too. Bytes are copied where channels stand together."""
     layer = Layer(channels, 64, (28, 28), (3, 3), pads=(1, 1, 1, 1), relu=True)

@@ -71,6 +71,7 @@ def test_in_float32(data: st.DataObject, rank: int) -> None:
 
 
 @pytest.mark.parametrize("words", [{"strides": [4, 2]}, {"dilations": [2, 2]}, {"auto_pad": "SAME_UPPER"}])
+@pytest.mark.thinned(2)
 def test_phases_without_a_tap_are_tvms_own(words: dict[str, object]) -> None:
     image, weight = pt.variable("x", "float32", (1, 2, 4, 4)), pt.constant(numbers(2, 3, 3, 3))
     model = compiled(pt.Graph([pt.op("ConvTranspose", image, weight, **words)]), "cuda", ARCH="sm_80")
@@ -79,6 +80,7 @@ def test_phases_without_a_tap_are_tvms_own(words: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("taps", [(3, 3), (5, 4), (7, 3)])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.thinned(2)
 def test_infinite_pixels_meet_the_taps_that_there_are(taps: tuple[int, int], dtype: str) -> None:
     """On tensor cores in numpy, in float32 on OpenCL drivers: a tap that a phase does not have would make NaN of them."""
     image, weight = np.ones((1, 5, 4, 6), dtype), np.full((5, 3, *taps), 0.5, dtype)
@@ -103,6 +105,7 @@ def decoder(dtype: str = "float32") -> pt.Graph:
 
 
 @pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16", "tf32"])
+@pytest.mark.thinned(2)
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     names = schedules(compiled(decoder(), "cuda", ARCH="sm_80", PRECISION=precision))
     first = names.index("gpu_transposed_on_tensor_cores")
@@ -111,6 +114,7 @@ def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
 
 @needs_nvcc
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.thinned(2)
 def test_it_is_assembled_and_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
     kernels = compiled(decoder(dtype), "cuda", ARCH="sm_80").kernels()
     (kernel,) = [kernel for kernel in kernels if kernel.schedule.startswith("gpu_transposed")]

@@ -62,6 +62,7 @@ def test_each_is_one_launch() -> None:
 
 
 @pytest.mark.parametrize("precision", [pytest.param("f16", marks=pytest.mark.slow), "bf16"])
+@pytest.mark.slow
 def test_numbers_of_two_bytes_need_no_casts_between(precision: str) -> None:
     """One chain is left in front and one behind, which make the types of the input and of the output."""
     names = schedules(compiled(old_net(), "cuda", ARCH="sm_80", PRECISION=precision))
@@ -86,6 +87,7 @@ def test_scales_and_shifts_are_folded() -> None:
     ({"kernel_shape": [5, 6]}, "gpu_pool"),
 ])
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.thinned(2)
 def test_windows_of_the_whole_image_are_shared_by_threads(op: str, attrs: dict[str, Any], schedule: str) -> None:
     x = pt.variable("x", "float32", (1, 8, 6, 6))
     assert schedules(compiled(pt.Graph([pt.op(op, x, **attrs)], opsets={"": 22}), "cuda", ARCH="sm_80")) == [schedule]

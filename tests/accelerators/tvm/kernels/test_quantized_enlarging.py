@@ -117,7 +117,7 @@ IN_GROUPS = {
 }
 
 
-@pytest.mark.thinned(2, "kind", "name")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transposed_convolution_is_exact(kind: str, name: str) -> None:
@@ -164,6 +164,7 @@ def cases(draw: st.DrawFn) -> Transposed:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
+@pytest.mark.thinned(2)
 def test_any_transposed_convolution_is_exact(case: Transposed, name: str) -> None:
     assert np.array_equal(compiled(case.graph(), INTEGERS=name).run([case.given], [None])[0], case.expected())
 

@@ -80,7 +80,7 @@ def product_of(pair: Pair, name: str, **config: int) -> Array:
     return np.asarray(model.run(pair.inputs, [None])[0])
 
 
-@pytest.mark.thinned(2, "kind", "name")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_product_of_two_values_is_exact(kind: str, name: str) -> None:
@@ -101,6 +101,7 @@ def pairs(draw: st.DrawFn) -> Pair:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs(), threads=st.sampled_from((1, 2)))
+@pytest.mark.thinned(2)
 def test_any_product_of_two_values_is_exact(pair: Pair, name: str, threads: int) -> None:
     assert np.array_equal(product_of(pair, name, NUM_THREADS=threads), pair.expected())
 

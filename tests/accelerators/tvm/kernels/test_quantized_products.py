@@ -48,7 +48,7 @@ def made_by(graph: pt.Graph, inputs: list[Array], name: str, **config: int) -> l
     return compiled(graph, INTEGERS=name, **config).run(inputs, [None] * len(graph.outputs))
 
 
-@pytest.mark.thinned(2, "kind", "name")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_convolution_is_exact(kind: str, name: str) -> None:
@@ -144,6 +144,7 @@ def check_one(layer: Layer, name: str, threads: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layer=layers(), threads=st.sampled_from((1, 2)))
+@pytest.mark.thinned(2)
 def test_any_convolution_is_exact(layer: Layer, name: str, threads: int) -> None:
     check_one(layer, name, threads)
 
@@ -156,7 +157,7 @@ def test_very_many_convolutions_are_exact(layer: Layer, name: str, threads: int)
     check_one(layer, name, threads)
 
 
-@pytest.mark.thinned(2, "kind", "name")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", ["window", "image", "squares", "large groups"])
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
@@ -177,6 +178,7 @@ def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("rows", "depth", "columns", "turned"), [(1, 64, 40, True), (13, 30, 33, False), (5, 7, 3, True)])
+@pytest.mark.thinned(2)
 def test_a_product_of_matrices_is_exact(name: str, rows: int, depth: int, columns: int, turned: bool) -> None:
     layer = Layer(depth, columns, (rows, 1))
     weight = layer.weight[:, :, 0, 0]

@@ -135,7 +135,7 @@ def test_results_that_nobody_reads_may_be_left_out() -> None:
         held(Layer("LSTM", outputs=outputs))
 
 
-@pytest.mark.thinned(2, "sizes", "threads")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 1, 3), (1, 9, 5), (2, 7, 33), (3, 13, 48)], ids=str)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sizes_that_no_tile_divides(sizes: tuple[int, int, int], threads: int) -> None:

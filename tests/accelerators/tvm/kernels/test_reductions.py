@@ -66,6 +66,7 @@ def test_any_dimensions(op: str, dtype: str, shape: list[int], last: int, chosen
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd"])
+@pytest.mark.thinned(2)
 def test_integers(op: str, dtype: str) -> None:
     if dtype == "uint8" and op in ("ReduceSum", "ReduceProd"):
         pytest.skip("ONNX has no sums of bytes")

@@ -117,6 +117,7 @@ MASKS = "none", "causal", "keys", "all keys"
 
 @EXAMPLES
 @given(HALVES, st.sampled_from([1, 2, 4]), st.sampled_from([16, 32, 64]), st.sampled_from(MASKS), st.data())
+@pytest.mark.slow
 def test_attention_of_any_cut(dtype: str, warps: int, step: int, masked: str, data: st.DataObject) -> None:
     """Lengths that leave rests, from one tile of keys to several; depths that are copied by 16 bytes, by less, and number by
     number; keys and values whichever way they lie; masked keys, and rows with no key at all."""
@@ -129,6 +130,7 @@ def test_attention_of_any_cut(dtype: str, warps: int, step: int, masked: str, da
 
 
 @pytest.mark.parametrize("depth", [80, 96, 128])
+@pytest.mark.thinned(2)
 def test_attention_of_large_heads(depth: int) -> None:
     """The cut that is taken for them."""
     cut = next(tensor_cuts(cuda_gpu("sm_80"), 2, 33, 50, depth, depth))
@@ -299,6 +301,7 @@ INSTRUCTIONS = {
 
 @needs_nvcc
 @pytest.mark.parametrize("dtype", INSTRUCTIONS)
+@pytest.mark.thinned(2)
 def test_it_is_assembled_and_nothing_is_spilled(dtype: str, tmp_path: Path) -> None:
     """PTX for sm_80 becomes machine code for later GPUs too."""
     (kernel,) = compiled(pt.Graph([product(dtype)]), "cuda", ARCH="sm_80", PRECISION="tf32").kernels()

@@ -115,6 +115,7 @@ LAYERS = Sizes(width=128, heads=2, layers=1, hidden=256, words=50, longest=64)
 
 @needs_nvcc
 @pytest.mark.parametrize("precision", ["f16", *[pytest.param(other, marks=pytest.mark.slow) for other in ("bf16", "tf32")]])
+@pytest.mark.slow
 def test_a_transformer_is_compiled_once(precision: str, tmp_path: Path) -> None:
     model = pt.compile(bert(LAYERS), "cuda", config={"CACHE_DIR": "", "ARCH": "sm_80", "PRECISION": precision})
     assert "compiled once for any size" in " ".join(model.report.notes)

@@ -67,6 +67,7 @@ def test_products_of_any_cut_are_exact(pair: Pair, tile: TensorTile) -> None:
 
 
 @pytest.mark.parametrize("tile", [None, pytest.param(TensorTile(32, 32, 16, 16, 64, 2, 2, 1), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_largest_sums_are_exact(tile: TensorTile | None) -> None:
     """MatMulInteger of the deepest matrices, with zero points that are far from all their bytes."""
     depth = 33_000
@@ -85,7 +86,7 @@ def test_products_without_barriers_are_seen() -> None:
         run(without_barriers(kernel), given)
 
 
-@pytest.mark.thinned(2, "turned", "dtypes")
+@pytest.mark.thinned(2)
 @needs_nvcc
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize(
