@@ -103,6 +103,15 @@ def _integer_product(node: Node) -> str | None:
     return None
 
 
+def _scan(node: Node) -> str | None:
+    axes = (*node.attrs.get("scan_input_axes", ()), *node.attrs.get("scan_output_axes", ()))
+    return "onnxruntime ends the process where a Scan along an inner axis takes no step" if any(axes) else None
+
+
+def _split(node: Node) -> str | None:
+    return None if all(node.output_names) else "onnxruntime ends the process with a Split of which a part is left out"
+
+
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -209,6 +218,8 @@ _HAZARDS: Mapping[str, Hazard] = {
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
     "Resize": resize,
+    "Scan": _scan,
+    "Split": _split,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shrink": _shrink,

@@ -210,7 +210,8 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _signature(key: bytes, file: BinaryIO, end: int) -> bytes:
-    signature: bytes = _fed(hmac.new(key, digestmod=hashlib.sha256), file, end).hexdigest().encode()
+    digest = hashlib.sha256(key).digest()  # HMAC takes keys for equal of which one ends with more zero bytes.
+    signature: bytes = _fed(hmac.new(digest, digestmod=hashlib.sha256), file, end).hexdigest().encode()
     return signature
 
 

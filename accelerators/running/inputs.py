@@ -259,4 +259,8 @@ def _example(spec: InputSpec, random: np.random.Generator, size: int, where: str
         return np.full(shape, "", object)
     dtype = numpy_dtype(kind.dtype)
     is_integer = dtype.kind in "iub" or "int" in dtype.name
-    return np.ones(shape, dtype) if is_integer else random.standard_normal(shape, np.float32).astype(dtype)
+    try:
+        return np.ones(shape, dtype) if is_integer else random.standard_normal(shape, np.float32).astype(dtype)
+    except (MemoryError, ValueError) as error:
+        cause = f"there is no memory for numbers of shape {shape}"
+        raise RunError(cause, where=f"{where}, input {spec.name!r}", remedy="State smaller sizes, or give inputs") from error

@@ -47,6 +47,7 @@ example:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; -> its exit status."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     with suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

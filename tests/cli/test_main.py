@@ -245,6 +245,13 @@ def test_a_disk_that_is_full() -> None:
     )
 
 
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_a_process_whose_streams_are_closed(model: str, closed: str) -> None:
+    command = f"{shlex.join(COMMAND)} inspect {model} {closed}"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, env=environment(), text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
 def test_output_in_ascii(model: str) -> None:
     done = subprocess.run(
         [*COMMAND, "inspect", model],

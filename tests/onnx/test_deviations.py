@@ -132,6 +132,26 @@ def test_domains_that_are_not_imported_or_twice(opsets: str, note: str | None) -
             pt.load(proto, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "fits"),
+    [(1, ["K"], True), (1, None, True), (1, [4], True), (1, [5], False), (1, [4, 1], False), (7, [4], False)],
+)
+@pytest.mark.parametrize("field", ["input", "value_info"])
+def test_a_constant_whose_declared_type_is_another_s(field: str, kind: int, sizes: list[Any] | None, fits: bool) -> None:
+    x, y = (helper.make_tensor_value_info(name, 1, [3, 4]) for name in "xy")
+    values = [numpy_helper.from_array(np.ones(4, np.float32), "w")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], values)
+    getattr(graph, field).append(helper.make_tensor_value_info("w", kind, sizes))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    notes = pt.load(proto).attrs.get("notes", ())
+    if fits:
+        assert not notes and pt.load(proto, strict=True)
+    else:
+        assert "and holds float32[4], which is taken" in notes[0]
+        with pytest.raises(ReadError, match="it is declared as "):
+            pt.load(proto, strict=True)
+
+
 def test_of_an_opset_that_is_imported_in_two_versions_the_last_is_taken() -> None:
     text = "g (float[1, 2] x) => (float[2] y) { y = Squeeze <axes = [0]> (x) }"
     graph = pt.load(model(text, '"" : 13, "ai.onnx" : 11'))

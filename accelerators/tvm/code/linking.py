@@ -145,6 +145,14 @@ class Sharing:
         share(path, files)
 
 
+def not_linked(error: Exception) -> NotSupported:
+    """What is said where kernels could not be linked."""
+    if _has_no_room(error):
+        cause = f"there is no room to link its kernels in: {first_line(error)}"
+        return NotSupported(cause, remedy=f"Make room in {_temporary()}, or have TMPDIR name another folder")
+    return NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED)
+
+
 def _has_no_room(error: Exception) -> bool:
     """True if the folder of temporary files fails, and not the linker."""
     if isinstance(error, OSError) and error.errno is not None:
@@ -177,10 +185,7 @@ def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
     except CompileError:
         raise
     except Exception as error:
-        if _has_no_room(error):
-            cause = f"there is no room to link its kernels in: {first_line(error)}"
-            raise NotSupported(cause, remedy=f"Make room in {_temporary()}, or have TMPDIR name another folder") from error
-        raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
+        raise not_linked(error) from error
 
 
 def load(library: bytes) -> Any:

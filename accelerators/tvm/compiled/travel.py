@@ -15,7 +15,7 @@ import numpy as np
 
 from accelerators.errors import AcceleratorError, CompileError, NotSupported
 from accelerators.interface.skeleton import is_skeleton
-from accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link
+from accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link, not_linked
 from accelerators.tvm.compiled.assembling import Assembled
 from accelerators.tvm.compiled.exported_words import read_words
 from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
@@ -63,7 +63,7 @@ def _library(executable: Any) -> bytes:
         except CompileError:
             raise
         except Exception as error:
-            raise NotSupported(f"TVM cannot link its kernels into a library: {first_line(error)}", remedy=NEEDED) from error
+            raise not_linked(error) from error
         return path.read_bytes()
 
 

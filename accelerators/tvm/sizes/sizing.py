@@ -276,7 +276,8 @@ class _Rewriting:
 
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""
-        reading, said = self.reading, node.op in SAID_BY_TYPE and not node.domain
+        reading = self.reading
+        said = node.op in SAID_BY_TYPE and not node.domain and all(node.output_names)  # What is left out has no type.
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
         leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None

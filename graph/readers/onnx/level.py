@@ -362,6 +362,10 @@ class Level:
             metadata = frozen_attrs({marks.INPUT: str(position), **metadata})
         node = self.add_constant(item.name, array, where, noted.get(marks.NAME), metadata=metadata)
         node.affinity = noted.get(marks.AFFINITY)
+        stated, held = self.types.get(item.name), node.output_types[0]
+        if isinstance(stated, TensorType) and isinstance(held, TensorType) and not _may_be(stated, held):
+            cause = f"it is declared as {stated}, and holds {held}, which is taken"
+            self.reading.note(cause, where, "Correct the declared type, or leave it out")
 
     def outputs(self, names: list[str], where: str) -> list[NodeEntry]:
         """The values that the graph returns."""
@@ -387,3 +391,11 @@ class Level:
         return Graph(
             outputs, inputs, name, self.reading.opsets, output_names=output_names, nodes=self.nodes, metadata=metadata
         )
+
+
+def _may_be(stated: TensorType, held: TensorType) -> bool:
+    """May a value of the type that is held be said to have the stated one?"""
+    if stated.dtype != held.dtype or stated.shape is None or held.shape is None:
+        return stated.dtype == held.dtype
+    sizes = zip(stated.shape, held.shape, strict=False)
+    return len(stated.shape) == len(held.shape) and all(not isinstance(size, int) or size == own for size, own in sizes)

@@ -416,3 +416,24 @@ def test_a_gather_at_a_range_is_no_slice() -> None:
     assert model(data, np.array(-2), np.array(1))[0].tolist() == [3, 4, 0]
     with pytest.raises(pt.RunError, match=r"'taken'.*indices element out of data bounds, idx=5"):
         model(data, np.array(3), np.array(7))
+
+
+def test_a_split_of_which_a_part_is_left_out_would_end_the_process() -> None:
+    x = pt.variable("x", "float32", (3, 6))
+    for names, fits in ((("p", "", "q"), False), (("p", "r", "q"), True)):
+        parts = pt.op("Split", x, axis=1, num_outputs=3, n_outputs=3, output_names=names, name="n")
+        said = answer("onnxruntime", pt.apply_pass(pt.Graph([pt.op("Add", parts[0], parts[2])]), "InferShape"))
+        assert said is True if fits else "a Split of which a part is left out" in str(said)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_scan_along_an_inner_axis_would_end_the_process(axis: int) -> None:
+    state, element = pt.variable("s", "float32", (4,)), pt.variable("e", "float32", (4,))
+    total = pt.op("Add", state, element)
+    body = pt.Graph([total, pt.op("Relu", total)], [state, element], name="body")
+    first, x = pt.variable("first", "float32", (4,)), pt.variable("x", "float32", ("R", 4) if axis == 0 else (4, "R"))
+    node = pt.op(
+        "Scan", first, x, body=body, num_scan_inputs=1, scan_input_axes=[axis], scan_output_axes=[axis], n_outputs=2, name="n"
+    )
+    said = answer("onnxruntime", pt.apply_pass(pt.Graph([node[0], node[1]]), "InferShape"))
+    assert said is True if axis == 0 else "a Scan along an inner axis takes no step" in str(said)

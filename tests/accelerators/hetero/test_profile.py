@@ -75,6 +75,12 @@ def test_inputs_that_cannot_be_made_up(beta):
         m.profile()
 
 
+def test_inputs_that_are_larger_than_memory(beta):
+    x = pt.variable("x", "float32", (2**40, 2**20))
+    with pytest.raises(pt.RunError, match="input 'x': there is no memory for numbers of shape"):
+        pt.compile(pt.Graph([pt.op("Relu", x)]), "beta").example_inputs()
+
+
 def test_the_model_itself_stays_unmeasured(beta):
     m = pt.compile(alternating(), "beta")
     m.profile(X)

@@ -78,7 +78,8 @@ def test_a_signature_needs_the_key(tmp_path, refused):
     assert pt.import_model(path, key=b"secret").properties.subgraphs == 1
     assert pt.import_model(path).properties.subgraphs == 1
     signed = path.read_bytes()
-    refused(signed, "signed with another key", key=b"other")
+    for other in (b"other", b"secret\0", b"secre", b"\0" * 64):
+        refused(signed, "signed with another key", key=other)
     for at in range(len(signed) - SEAL, len(signed)):
         refused(signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
     model.export(path)

@@ -112,7 +112,8 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
         return broadcast_to(view, shape_of(value))
     if node.op == "Split":
         axis = node.attrs.get("axis", 0) % view.ndim
-        return part_of(view, axis, _start(node, value, axis), shape_of(value)[axis])
+        first = _start(node, value, axis, view.shape[axis])
+        return None if first is None else part_of(view, axis, first, shape_of(value)[axis])
     if node.op == "Gather":
         return _gathered(view, node)
     if node.op == "Slice":
@@ -120,10 +121,19 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
     return view
 
 
-def _start(node: Node, part: NodeEntry, axis: int) -> int:
-    """Where a part of a Split begins. There may be a thousand parts: their types are read, and no values are made of them."""
+def _start(node: Node, part: NodeEntry, axis: int, whole: Any) -> Any:
+    """Where a part of a Split begins; None if that is unknown. There may be a thousand parts: their types are read, and no values
+    are made of them. Outputs that are left out have none."""
     before = [value_type.shape for value_type in node.output_types[: part.index] if isinstance(value_type, TensorType)]
-    return sum((shape[axis] or 0) for shape in before if shape is not None)  # type: ignore[misc]
+    if len(before) == part.index and None not in before:
+        return sum((shape[axis] or 0) for shape in before)  # type: ignore[index,misc]
+    sizes = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("split")
+    if sizes is not None:
+        return int(sum(sizes[: part.index]))
+    own = shape_of(part)[axis]
+    if (len(node.inputs) > 1 and node.inputs[1] is not None) or not isinstance(own, int) or not isinstance(whole, int):
+        return None
+    return whole - own if part.index == len(node.output_names) - 1 else part.index * own
 
 
 def _order(node: Node, rank: int) -> tuple[int, ...]:

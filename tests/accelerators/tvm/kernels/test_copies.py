@@ -101,3 +101,15 @@ def test_a_single_index_that_is_constant(shape: tuple[int, ...], index: int) -> 
     x = pt.variable("x", "float32", shape)
     graph = pt.Graph([pt.op("Gather", x, pt.constant(np.array(index)), axis=0)], inputs=[x])
     same(pt.apply_pass(graph, "InferShape"), [counted("float32", shape)])
+
+
+@pytest.mark.parametrize("names", [("a", "", "c"), ("", "b", "c"), ("", "b", ""), ("", "", "c")], ids="-".join)
+@pytest.mark.parametrize("sizes", [[1, 4, 7], [4, 4, 4], None])
+@pytest.mark.parametrize("rows", [2, "N"])
+def test_parts_of_which_some_are_left_out(names: tuple[str, ...], sizes: list[int] | None, rows: int | str) -> None:
+    x, given = pt.variable("x", "float32", (rows, 12)), counted("float32", (2, 12))
+    stated = [] if sizes is None else [pt.constant(np.array(sizes))]
+    parts = pt.op("Split", x, *stated, axis=1, n_outputs=3, output_names=names, **({} if stated else {"num_outputs": 3}))
+    graph = pt.Graph([pt.op("Neg", parts[i]) for i, name in enumerate(names) if name], [x])
+    for array, wanted in zip(pt.compile(graph, "cpu")(given), interpret(graph, [given]), strict=True):
+        np.testing.assert_array_equal(array, wanted)
