@@ -19,6 +19,10 @@ class AcceleratorUnavailable(AcceleratorError):
     """The device cannot be used here: no driver, no package, no hardware. Raised by an accelerator's constructor."""
 
 
+class BrokenPackage(AcceleratorUnavailable):
+    """The device's own code cannot be used: it cannot be imported, or its constructor raised something else."""
+
+
 class UnknownDevice(AcceleratorError):
     """No accelerator is registered under that name."""
 
@@ -77,7 +81,20 @@ def asking(where: str) -> Iterator[None]:
 
 def raised(error: Exception, where: str) -> AcceleratorError:
     """The error of a device that is none of ours, as one of ours."""
-    return AcceleratorError(f"it raised {type(error).__name__}: {error}", where=where)
+    return AcceleratorError(f"it raised {type(error).__name__}: {in_words(error)}", where=where)
+
+
+MOST = 100_000
+"""The letters of an error's message that are handed on."""
+
+
+def in_words(value: object) -> str:
+    """The value's own words, up to MOST letters; a device's error may have none."""
+    try:
+        words = str(value)
+    except Exception as error:  # noqa: BLE001  whatever a device's class raises
+        return f"(its message cannot be read: {type(error).__name__})"
+    return words if len(words) <= MOST else f"{words[:MOST]}..."
 
 
 MEND = "Mend the device's own code"
@@ -90,11 +107,15 @@ _MISTAKES = (AttributeError, KeyError, NameError, TypeError)
 def is_own_mistake(error: Exception, cls: type) -> bool:
     """True if such an error is raised in the package of a class that is not one of ours. A library that it calls may use it to
     say what it cannot do."""
-    package = cls.__module__.partition(".")[0]
-    if not isinstance(error, _MISTAKES) or package == __name__.partition(".")[0] or error.__traceback__ is None:
+    if not isinstance(error, _MISTAKES) or is_ours(cls) or error.__traceback__ is None:
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == cls.__module__.partition(".")[0]
+
+
+def is_ours(cls: type) -> bool:
+    """Is the class one of Partita's, and no plugin's?"""
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 Kinds = tuple[type, ...]
@@ -106,25 +127,27 @@ def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], st
     return something of another type is one too."""
     for hook, kinds in hooks.items():
         if hook in cls.__dict__:
-            setattr(cls, hook, _named(cls.__dict__[hook], hook, kinds, owner))
+            setattr(cls, hook, named(cls.__dict__[hook], hook, kinds, owner))
 
 
-def _named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
+def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
+    """The method, whose errors name the hook and its owner."""
+
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
         try:
             result = method(self, *args, **options)
         except PartitaError as error:
             whose = owner(self)
-            if error.where is not None and f"{hook} of {whose}" not in error.where:
+            if isinstance(error.where, str) and f"{hook} of {whose}" not in error.where:
                 error.where = error.where.removeprefix(whose).removeprefix(", ") or None
             error.within(f"{hook} of {whose}")
             raise
         except Exception as error:
-            named = raised(error, f"{hook} of {owner(self)}")
+            mine = raised(error, f"{hook} of {owner(self)}")
             if is_own_mistake(error, type(self)):
-                named = DeviceMistake(named.cause, where=named.where, remedy=MEND)
-            raise named from error
+                mine = DeviceMistake(mine.cause, where=mine.where, remedy=MEND)
+            raise mine from error
         if kinds and not isinstance(result, kinds):
             words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
             cause = f"it returned {type(result).__name__}, not {words}"

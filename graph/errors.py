@@ -25,7 +25,7 @@ class PartitaError(Exception):
 
     def within(self, where: str) -> Self:
         """The same error, with this place before its own unless it is named there."""
-        if self.where is None or where not in self.where:
+        if self.where is None or where not in str(self.where):
             PartitaError.__init__(self, self.cause, where=f"{where}, {self.where}" if self.where else where, remedy=self.remedy)
         return self
 

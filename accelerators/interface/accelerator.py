@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import BadConfig, NotSupported, UnknownKey, names_hooks
+from accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
 from accelerators.interface.compile_story import CompileStory, KernelWork
 from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
 from accelerators.interface.second_level import SecondLevel
@@ -202,13 +202,24 @@ def _where_it_is_asked_for(query: Query) -> Query:
     return asked
 
 
+def _checked(query: Query) -> Query:
+    """The method of a plugin, whose answers are what they have to be."""
+
+    @functools.wraps(query)
+    def checked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
+        from accelerators.interface.query import checked_answers
+
+        return checked_answers(query(self, graph), graph, f"query of device {self.name!r}")
+
+    return checked
+
+
 _HOOKS: Mapping[str, tuple[type, ...]] = {
     "transform": (Graph,), "import_": (CompiledSubgraph,), "identity": (Mapping,), "meaning": (Mapping,), "metrics": (Mapping,),
     "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType),
-    "may_cache": (), "second_level": (), "tune": (), "any_size": (),
+    "may_cache": (), "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
 }
-"""The hooks whose errors name them here, with what they return; those of `query`, `compile` and `run` are named where these are
-called."""
+"""The hooks whose errors name them here, with what they return; those of `compile` and `run` are named where these are called."""
 
 
 class Accelerator:
@@ -266,7 +277,8 @@ class Accelerator:
         `compile` is given a value for each key, and the errors of its hooks name them."""
         super().__init_subclass__(**options)
         if "query" in cls.__dict__:
-            cls.query = _where_it_is_asked_for(cls.__dict__["query"])  # type: ignore[method-assign]
+            query = cls.__dict__["query"]
+            cls.query = _where_it_is_asked_for(query if is_ours(cls) else _checked(query))  # type: ignore[method-assign]
         if "compile" in cls.__dict__:
             cls.compile = _completed(cls.__dict__["compile"])  # type: ignore[method-assign]
         names_hooks(cls, _HOOKS, lambda self: f"device {self.name!r}")

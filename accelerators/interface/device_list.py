@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, BadConfig, UnknownDevice
+from accelerators.errors import (
+    AcceleratorError,
+    AcceleratorUnavailable,
+    BadConfig,
+    BrokenPackage,
+    UnknownDevice,
+)
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.registry import HETERO, accelerator, is_known
 from graph.errors import did_you_mean
@@ -112,6 +119,8 @@ def _device_or_absent(label: str) -> Device:
     try:
         return _device(label)
     except AcceleratorUnavailable as error:
+        if isinstance(error, BrokenPackage):
+            warnings.warn(f"{label} is passed over: {error}", stacklevel=2)
         return Device(label, Absent(name, error.cause), device_id or None)
     except BadConfig:
         one = accelerator(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError
+from accelerators.errors import MEND, DeviceMistake, named
 from accelerators.interface.inlining import inlined_with_owners
 from accelerators.interface.provenance import FUSED as FUSED
 from accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
@@ -59,10 +59,15 @@ def with_own_nodes(graph: Graph) -> Graph:
 
 
 def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
-    for stage in device.stages(graph):
+    steps = iter(device.stages(graph))
+    while (stage := _next_stage(device, steps)) is not _END:
         if not isinstance(stage, Graph):
-            raise AcceleratorError(f"its transform returned {type(stage).__name__}, not a Graph", where=f"device {device.name!r}")
+            raise DeviceMistake(f"it gave {stage!r:.60}, not a Graph", where=f"stages of device {device.name!r}", remedy=MEND)
         yield stage
+
+
+_END = object()
+_next_stage = named(lambda device, steps: next(steps, _END), "stages", (), lambda device: f"device {device.name!r}")
 
 
 def _asked_alone(device: Accelerator, calls: Sequence[Node]) -> Answers:
@@ -110,7 +115,7 @@ def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
     """The first refusal of an op of the body, by the device's answers about it."""
     for node in body.nodes:
         if node.is_op:
-            answer = yes_or_why_not(answers.get(node.name, NO_ANSWER))
+            answer = answers.get(node.name, NO_ANSWER)
             if answer is not True:
                 return f"its body holds {node.name!r}: {answer}"
     return None
@@ -118,7 +123,7 @@ def first_refusal(answers: Mapping[str, object], body: Graph) -> str | None:
 
 def _supported(device: Accelerator, node: Node, graph: Graph) -> Answer:
     """The device's word on the node, and, of an If, Loop or Scan, on all that its bodies hold."""
-    answer = yes_or_why_not(device.says(node, graph))
+    answer = yes_or_why_not(device.says(node, graph), f"supports of device {device.name!r}", node.name)
     if answer is True and not node.is_call:
         return refused_inside(node, lambda inner, body: _supported(device, inner, body)) or True
     return answer
@@ -134,8 +139,22 @@ def refused_inside(node: Node, judge: Judge) -> str | None:
     return None
 
 
-def yes_or_why_not(answer: object) -> Answer:
-    """The answer of a device: True, or a reason; a refusal without words gets a reason all the same."""
-    if isinstance(answer, (bool, np.bool_)) and answer:
-        return True
-    return answer if isinstance(answer, str) and answer else "it does not say why"
+def yes_or_why_not(answer: object, where: str, name: str) -> Answer:
+    """The answer of a device's hook about the node of this name: True, or a reason; False gets a reason all the same."""
+    if isinstance(answer, (bool, np.bool_)):
+        return True if answer else "it does not say why"
+    if isinstance(answer, str) and answer:
+        return answer
+    raise DeviceMistake(f"it answers {answer!r:.60} about {name!r}, not True or the reason why not", where=where, remedy=MEND)
+
+
+def checked_answers(answers: object, graph: Graph, where: str) -> Support:
+    """What a `query` of a device's own returned; a DeviceMistake unless it tells of nodes of the graph, by name."""
+    if not isinstance(answers, Mapping):
+        cause = f"it returned {type(answers).__name__}, not a mapping from node name to answer"
+        raise DeviceMistake(cause, where=where, remedy=MEND)
+    names = {node.name for node in graph.nodes}
+    for name in answers:
+        if not isinstance(name, str) or name not in names:
+            raise DeviceMistake(f"it answers about {name!r:.60}, which is no node's name", where=where, remedy=MEND)
+    return {name: yes_or_why_not(answer, where, name) for name, answer in answers.items()}

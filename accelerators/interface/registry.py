@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, UnknownDevice
+from accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from accelerators.interface.accelerator import Accelerator
 from accelerators.process.forking import Guard
 from graph.errors import did_you_mean
@@ -161,18 +161,18 @@ def _instance_of(name: str, entry: _Entry) -> Accelerator:
     try:
         cls = entry.factory()
         if not (isinstance(cls, type) and issubclass(cls, Accelerator)):
-            raise AcceleratorUnavailable(f"{cls!r} is no class derived from Accelerator", where=where)
+            raise BrokenPackage(f"{cls!r} is no class derived from Accelerator", where=where)
         if not is_device_name(name) and name != HETERO:
-            raise AcceleratorUnavailable("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
+            raise BrokenPackage("a device's name is letters, digits, '-' and '_', and not HETERO", where=where)
         instance = cls()
         if not hasattr(instance, "_config"):
-            raise AcceleratorUnavailable("its constructor does not call super().__init__()", where=where)
+            raise BrokenPackage("its constructor does not call super().__init__()", where=where)
         return instance
     except AcceleratorError:
         raise
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         cause = f"{type(error).__name__}: {error}"
-        raise AcceleratorUnavailable(cause, where=where, remedy="Its package is broken: ask its authors") from error
+        raise BrokenPackage(cause, where=where, remedy="Its package is broken: ask its authors") from error
 
 
 def _shipped(module: str, cls: str) -> Factory:

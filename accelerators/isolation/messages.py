@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from accelerators import errors
-from accelerators.errors import AcceleratorError
+from accelerators.errors import AcceleratorError, in_words
 from graph import errors as graph_errors
 from graph.errors import PartitaError
 
@@ -22,9 +22,6 @@ _LENGTH = struct.Struct("<Q")
 
 _LONGEST = 86_400.0
 """Seconds that are waited at once."""
-
-MOST = 100_000
-"""The letters of an error's message that are handed over."""
 
 
 def send(stream: socket.socket, message: Any) -> None:
@@ -81,18 +78,9 @@ def error_told(error: BaseException) -> dict[str, Any]:
     """The error in the form of a message."""
     kind = type(error).__name__
     if isinstance(error, PartitaError):
-        words = [None if part is None else _in_words(part) for part in (error.cause, error.where, error.remedy)]
+        words = [None if part is None else in_words(part) for part in (error.cause, error.where, error.remedy)]
         return {"kind": kind, **dict(zip(("cause", "where", "remedy"), words, strict=True))}
-    return {"kind": "AcceleratorError", "cause": f"{kind}: {_in_words(error)}", "where": None, "remedy": None}
-
-
-def _in_words(value: object) -> str:
-    """The value's own words, up to MOST letters; a device's error may have none."""
-    try:
-        words = str(value)
-    except Exception as error:  # noqa: BLE001  whatever a device's class raises
-        return f"(its message cannot be read: {type(error).__name__})"
-    return words if len(words) <= MOST else f"{words[:MOST]}..."
+    return {"kind": "AcceleratorError", "cause": f"{kind}: {in_words(error)}", "where": None, "remedy": None}
 
 
 def error_of(described: Mapping[str, Any], where: str) -> PartitaError:

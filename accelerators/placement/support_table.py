@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.errors import AcceleratorError, asking
+from accelerators.errors import asking
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
-from accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes, yes_or_why_not
+from accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes
 from accelerators.isolation import has_own_query, in_its_place
 from graph.build import is_made_call
 from graph.graph import Graph
@@ -52,7 +52,7 @@ def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -
     own_query = has_own_query(accelerator)
     for node in graph.nodes:
         if node.is_op:
-            answer: bool | str | None = yes_or_why_not(answers.get(node.name, NO_ANSWER))
+            answer: bool | str | None = answers.get(node.name, NO_ANSWER)
             if own_query and answer is not True and is_made_call(node) and node.subgraph is not None:
                 if id(node.subgraph) not in bodies:
                     bodies[id(node.subgraph)] = first_refusal(_answers(accelerator, node.subgraph, where), node.subgraph)
@@ -62,9 +62,6 @@ def ask(device: Device, graph: Graph, config: Mapping[str, Any] | None = None) -
     return refused
 
 
-def _answers(accelerator: Accelerator, graph: Graph, where: str) -> Mapping[str, object]:
+def _answers(accelerator: Accelerator, graph: Graph, where: str) -> Mapping[str, bool | str]:
     with asking(where):
-        answers = accelerator.query(with_own_nodes(graph) if has_own_query(accelerator) else graph)
-    if not isinstance(answers, Mapping):
-        raise AcceleratorError(f"it returned {type(answers).__name__}, not a mapping from node name to answer", where=where)
-    return answers
+        return accelerator.query(with_own_nodes(graph) if has_own_query(accelerator) else graph)

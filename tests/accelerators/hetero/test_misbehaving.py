@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -119,7 +121,7 @@ def test_a_size_that_the_model_states_by_a_symbol_is_named_with_the_input_that_h
 # -- questions and configuration --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("answer", [None, False, "", np.False_, 0])
+@pytest.mark.parametrize("answer", [False, np.False_])
 def test_an_answer_without_a_reason(beta, answer):
     with device("silent", supports=lambda self, node, graph: answer):
         placement = pt.query(alternating(), "HETERO:silent,beta")
@@ -129,8 +131,81 @@ def test_an_answer_without_a_reason(beta, answer):
 def test_numpys_true_is_true_and_bodies_are_asked_all_the_same():
     from accelerators.interface.query import FUSED, worse, yes_or_why_not
 
-    assert yes_or_why_not(np.True_) is True and worse(yes_or_why_not(np.True_), "no") == "no" and FUSED
-    assert yes_or_why_not(1) == "it does not say why", "only True is yes"
+    said = yes_or_why_not(np.True_, "supports of device 'odd'", "a")
+    assert said is True and worse(said, "no") == "no" and FUSED
+
+
+@pytest.mark.parametrize("answer", [None, 0, 1, b"x", [], ""])
+@pytest.mark.parametrize("hook", ["supports", "query"])
+def test_an_answer_that_is_neither_true_nor_a_reason_sends_nothing_elsewhere(beta, hook, answer):
+    given = {"supports": lambda self, node, graph: answer, "query": lambda self, graph: {"a": answer}}[hook]
+    with device("odd", **{hook: given}):
+        for ask in (lambda: pt.query(alternating(), "HETERO:odd,beta"), lambda: accelerator("odd").query(alternating())):
+            with pytest.raises(pt.DeviceMistake) as caught:
+                ask()
+            said = f"{hook} of device 'odd': it answers {answer!r} about 'a', not True or the reason why not"
+            assert said in str(caught.value) and "Mend the device's own code" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["nope", 1, None, "the node itself"])
+def test_an_answer_about_what_is_no_node_sends_nothing_elsewhere(beta, key):
+    def query(self, graph):
+        return {graph.nodes[-1] if key == "the node itself" else key: True}
+
+    said = "query of device 'odd': it answers about .*, which is no node's name"
+    with device("odd", query=query), pytest.raises(pt.DeviceMistake, match=said):
+        pt.query(alternating(), "HETERO:odd,beta")
+
+
+def steps_that_raise(self, graph):
+    yield graph
+    raise KeyError("weights")
+
+
+QUESTIONS = {
+    "supports": lambda self, node, graph: missing(self), "query": lambda self, graph: missing(self), "stages": steps_that_raise,
+    "stages at once": lambda self, graph: missing(self), "stages lazily": lambda self, graph: map(missing, [graph]),
+}
+
+
+@pytest.mark.parametrize("case", QUESTIONS)
+def test_a_mistake_in_what_a_device_is_asked_names_the_hook(beta, case):
+    hook = case.partition(" ")[0]
+    with device("odd", **{hook: QUESTIONS[case]}):
+        for ask in (lambda: pt.compile(alternating(), "HETERO:odd,beta"), lambda: accelerator("odd").query(alternating())):
+            with pytest.raises(pt.DeviceMistake) as caught:
+                ask()
+            assert f"{hook} of device 'odd': it raised KeyError: 'weights'" in str(caught.value)
+
+
+@pytest.mark.parametrize(("steps", "said"), [
+    (None, "it returned NoneType, not Iterable"), ([5], "it gave 5, not a Graph"), (iter([None]), "it gave None, not a Graph"),
+])
+def test_steps_that_are_no_graphs(beta, steps, said):
+    odd = device("odd", stages=lambda self, graph: steps)
+    with odd, pytest.raises(pt.DeviceMistake, match=f"stages of device 'odd': {said}"):
+        pt.query(alternating(), "HETERO:odd,beta")
+
+
+def unavailable(self):
+    raise pt.AcceleratorUnavailable("no card")
+
+
+@pytest.mark.parametrize("constructor", [lambda self: missing(self), lambda self: None, unavailable])
+def test_a_device_whose_constructor_is_wrong_is_not_passed_over_in_silence(beta, constructor):
+    from tests.accelerators.hetero.small_devices import Small
+
+    pt.register_accelerator(type("Odd", (Small,), {"name": "odd", "__init__": constructor}))
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pt.query(alternating(), "HETERO:odd,beta")
+        with pytest.raises(pt.AcceleratorUnavailable) as alone:
+            pt.query(alternating(), "odd")
+    finally:
+        pt.unregister_accelerator("odd")
+    silent = constructor is unavailable
+    assert [str(warning.message) for warning in caught] == ([] if silent else [f"odd is passed over: {alone.value}"])
 
 
 def raising(self):
