@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from graph.errors import PartitaError
 
 
@@ -122,6 +124,10 @@ Kinds = tuple[type, ...]
 """The types that a hook may return; none where anything will do."""
 
 
+_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str}
+"""The type of what a hook's list holds, or of the keys of its mapping."""
+
+
 def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
     """Make the errors of these methods name the method and its owner, such as "device 'cpu'", where the class defines them; to
     return something of another type is one too."""
@@ -132,6 +138,7 @@ def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], st
 
 def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
     """The method, whose errors name the hook and its owner."""
+    items = _ITEMS.get(hook, object)
 
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -151,6 +158,10 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
         if kinds and not isinstance(result, kinds):
             words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
             cause = f"it returned {type(result).__name__}, not {words}"
+            raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
+        odd = [item for item in result if not isinstance(item, items)] if items is not object else []
+        if odd:
+            cause = f"it returned {odd[0]!r:.60} in a {type(result).__name__} of {items.__name__}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         return result
 

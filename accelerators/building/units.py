@@ -24,6 +24,7 @@ from accelerators.errors import (
     CompileError,
     DeviceMistake,
     RunError,
+    asking,
     is_own_mistake,
 )
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
@@ -146,6 +147,11 @@ class Unit:
         """The subgraph and its device, for messages."""
         return f"subgraph {self.name!r} on {self.device.label!r}"
 
+    def kernels(self) -> Sequence[Any]:
+        """The kernels that the device shows."""
+        with asking(self.title):
+            return self.compiled.kernels()
+
     def failure(self, error: Exception) -> RunError:
         """The error with the subgraph that it happened in."""
         if isinstance(error, PartitaError):
@@ -197,7 +203,8 @@ def measured_units(units: Mapping[str, Unit], again: Callable[[Unit, Mapping[str
     for unit in units.values():
         if id(unit.compiled) not in measured:
             values = {**unit.config, "PERF_COUNT": True}
-            same = unit.compiled.measured()
+            with asking(unit.title):
+                same = unit.compiled.measured()
             measured[id(unit.compiled)] = (
                 again(unit, values) if same is None else Unit(unit.name, unit.device, unit.body, same, unit.seconds, values)
             )

@@ -149,6 +149,7 @@ class CompiledSubgraph:
 _HOOKS_OF_SUBGRAPHS: Mapping[str, tuple[type, ...]] = {
     "export": (bytes, bytearray, memoryview), "export_weights": (list, tuple), "profile_rows": (list, tuple, NoneType),
     "measured": (CompiledSubgraph, NoneType), "another": (CompiledSubgraph, NoneType), "let_go": (), "rename_nodes": (),
+    "kernels": (list, tuple),
 }
 """Those of a compiled subgraph."""
 

@@ -413,7 +413,7 @@ class CompiledModel:
 
     def kernels(self) -> list[Any]:
         """The kernels of the devices that show theirs (the TVM devices do: name, body, schedule, TIR, machine code)."""
-        return [kernel for unit in self.units for kernel in unit.compiled.kernels()]
+        return [kernel for unit in self.units for kernel in unit.kernels()]
 
     @at_a_device()
     def export(self, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
 from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
-from accelerators.errors import InputError, RunError
+from accelerators.errors import InputError, RunError, asking
 from accelerators.process.ending import at_a_device
 from accelerators.process.forking import renewed_in_children
 from accelerators.running.overlapping import Overlap
@@ -150,7 +150,8 @@ class Executor:
         self._pool.clear()
         for step in self.plan.steps:
             if isinstance(step, RunStep):
-                step.unit.compiled.let_go()
+                with asking(step.unit.title):
+                    step.unit.compiled.let_go()
         with self._lock:
             self._threads = None
 

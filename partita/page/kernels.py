@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerators import CompiledModel
+from accelerators.errors import MEND, DeviceMistake
 from accelerators.interface.compile_story import KernelWork
 from accelerators.running.profile import PLAIN
 from partita.page.boxes import Boxes
@@ -19,7 +20,10 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
     units = {unit.name: unit for unit in reversed(model.units)}  # On MULTI several devices may have a subgraph of that name.
     for box, call in boxes.calls:
         unit = units[call.name]
-        kernels, story = unit.compiled.kernels(), unit.compiled.story
+        kernels, story = unit.kernels(), unit.compiled.story
+        odd = next((kernel for kernel in kernels if not (hasattr(kernel, "name") and hasattr(kernel, "nodes"))), None)
+        if odd is not None:
+            raise DeviceMistake(f"its kernels hold {odd!r:.60}, which has no name and nodes", where=unit.title, remedy=MEND)
         work = {one.kernel: one for one in story.kernels} if story is not None else {}
         if story is not None:
             boxes.items[box].details += (str(story),)

@@ -304,6 +304,33 @@ def test_a_mistake_in_a_hook_sends_nothing_elsewhere(hook, wrong, beta, tmp_path
     assert "it raised KeyError: 'weights'" in str(caught.value) or "it returned int, not " in str(caught.value)
 
 
+@pytest.mark.parametrize(("hook", "wrong"), [
+    ("kernels", missing), ("kernels", lambda self: None), ("kernels", lambda self: [3]), ("export_weights", lambda self: [3]),
+    ("measured", missing), ("let_go", missing), ("metrics", lambda self: {1: 1}),
+])
+def test_mistakes_behind_a_compiled_model_name_device_and_hook(hook, wrong, tmp_path):
+    class Compiled(CompiledSubgraph):
+        def run(self, inputs, out=None):
+            return [np.abs(inputs[0])]
+
+        def export(self):
+            return b"abs"
+
+    of_device = hook == "metrics"
+    compiled = Compiled if of_device else type("Odd", (Compiled,), {hook: wrong, "__module__": __name__})
+    members = {"import_": lambda *args: compiled(), "compile": lambda self, graph, config: compiled()}
+    g = pt.Graph([pt.op("Abs", pt.variable("x", "float32", (4,)), name="y")], name="g")
+    with device("odd", "Abs", **members, **({hook: wrong} if of_device else {})):
+        model = pt.compile(g, "odd")
+        acts = {
+            "kernels": lambda: pt.report_page(model, tmp_path / "page.html"), "measured": lambda: model.profile(X),
+            "let_go": model.close, "metrics": lambda: accelerator("odd").get_metric("FULL_DEVICE_NAME"),
+        }
+        with pytest.raises(pt.AcceleratorError) as caught:
+            acts.get(hook, lambda: model.export(tmp_path / "g.partita"))()
+    assert hook in str(caught.value) and "'odd'" in str(caught.value) and "Mend the device's own code" in str(caught.value)
+
+
 @pytest.mark.parametrize("rows", [["text"], [{"node": "y"}], "text", 5])
 def test_rows_of_a_profile_are_rows(rows):
     class Compiled(CompiledSubgraph):
