@@ -83,7 +83,7 @@ def test_layers_of_images_of_any_size(name: str, sizes: tuple[tuple[int, int, in
     model = check_alike(graph, [{"image": numbers(n, 3, h, w)} for n, h, w in sizes])
     reference, image = pt.compile(graph, "reference"), numbers(1, 3, 20, 28)
     (a,), (b,) = model(image), reference(image)
-    assert np.abs(a - b).max() < 0.21, "further than one step of the scale"
+    assert np.abs(a - b).max() < 0.41, "further than two steps: a byte of the layer before may be off by one"
     assert (a != b).mean() < 0.01
 
 
