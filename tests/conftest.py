@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -68,18 +68,19 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the combinations of a thinned test's parameters every nth stays quick: those with indices whose sum n divides."""
+    """Of the combinations of a thinned test's parameters every nth stays quick: those with ranks whose sum n divides."""
+    values: dict[tuple[object, tuple[str, ...]], dict[tuple[int, ...], int]] = {}
     for item in items:
         marker = item.get_closest_marker("thinned")
         if marker is not None:
-            (every,) = marker.args
-            names = [_first_name(one.args[0]) for one in item.iter_markers("parametrize")]
-            if sum(item.callspec.indices[name] for name in names) % every:  # type: ignore[attr-defined]
+            (every,), ranks = marker.args, 0
+            for one in item.iter_markers("parametrize"):
+                names = tuple(map(str.strip, one.args[0].split(",") if isinstance(one.args[0], str) else one.args[0]))
+                known = values.setdefault((item.function, names), {})  # type: ignore[attr-defined]
+                value = tuple([id(item.callspec.params[name]) for name in names])  # type: ignore[attr-defined]
+                ranks += known.setdefault(value, len(known))
+            if ranks % every:
                 item.add_marker(pytest.mark.slow)
-
-
-def _first_name(names: str | Sequence[str]) -> str:
-    return (names.split(",") if isinstance(names, str) else names)[0].strip()
 
 
 @pytest.hookimpl(wrapper=True)
