@@ -79,6 +79,7 @@ def on_opencl(graph: pt.Graph) -> Value:
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.thinned(2)
 def test_one_compilation_serves_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd sizes, fewer pixels than a tile has, and none of a window that is not padding."""
     monkeypatch.setattr(enough_rows, "FEW", 0)

@@ -75,6 +75,7 @@ CASES: dict[str, Callable[[], tuple[Value, tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.thinned(2)
 def test_it_computes_what_the_reference_does(case: str) -> None:
     outputs, shape = CASES[case]()
     matches(outputs, numbers(*shape, seed=7))
