@@ -116,7 +116,7 @@ def is_own_mistake(error: Exception, cls: type) -> bool:
 
 
 def is_ours(cls: type) -> bool:
-    """Is the class one of Partita's, and no plugin's?"""
+    """True for a class of Partita's own, False for a plugin's."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 

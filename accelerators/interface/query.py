@@ -149,7 +149,7 @@ def yes_or_why_not(answer: object, where: str, name: str) -> Answer:
 
 
 def checked_answers(answers: object, graph: Graph, where: str) -> Support:
-    """What a `query` of a device's own returned; a DeviceMistake unless it tells of nodes of the graph, by name."""
+    """The answers that a device's own `query` returned; a DeviceMistake unless they are about nodes of the graph, by name."""
     if not isinstance(answers, Mapping):
         cause = f"it returned {type(answers).__name__}, not a mapping from node name to answer"
         raise DeviceMistake(cause, where=where, remedy=MEND)

@@ -12,7 +12,7 @@ from tests.mxnet.test_mxnet_symbol import node, symbol
 
 
 def computed(op, shape, attributes, like=None):
-    """What the op makes of 0, 1, 2, ... in this shape, and of another input."""
+    """The op's result for 0, 1, 2, ... in this shape, and another input."""
     data = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
     if like is None:
         return interpret(load_mxnet(symbol(node(op, "n", 0, attrs=attributes)), shapes={"x": shape}), [data])[0], data

@@ -146,7 +146,7 @@ class Sharing:
 
 
 def not_linked(error: Exception) -> NotSupported:
-    """What is said where kernels could not be linked."""
+    """The error for kernels that could not be linked."""
     if _has_no_room(error):
         cause = f"there is no room to link its kernels in: {first_line(error)}"
         return NotSupported(cause, remedy=f"Make room in {_temporary()}, or have TMPDIR name another folder")

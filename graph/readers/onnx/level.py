@@ -394,7 +394,7 @@ class Level:
 
 
 def _may_be(stated: TensorType, held: TensorType) -> bool:
-    """May a value of the type that is held be said to have the stated one?"""
+    """True if a value of the type that is held may be said to have the stated one."""
     if stated.dtype != held.dtype or stated.shape is None or held.shape is None:
         return stated.dtype == held.dtype
     sizes = zip(stated.shape, held.shape, strict=False)

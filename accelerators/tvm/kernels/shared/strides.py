@@ -122,7 +122,7 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
 
 
 def _start(node: Node, part: NodeEntry, axis: int, whole: Any) -> Any:
-    """Where a part of a Split begins; None if that is unknown. There may be a thousand parts: their types are read, and no values
+    """The start of a part of a Split; None if that is unknown. There may be a thousand parts: their types are read, and no values
     are made of them. Outputs that are left out have none."""
     before = [value_type.shape for value_type in node.output_types[: part.index] if isinstance(value_type, TensorType)]
     if len(before) == part.index and None not in before:
