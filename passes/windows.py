@@ -14,11 +14,10 @@ import attrs
 
 from graph.errors import TypeMismatch
 from graph.node import Node
-from graph.numerics.windows import extent, window
+from graph.numerics.windows import SAME, extent, window
 from graph.types import Dim, TensorType, Type
 
 _POOLS = frozenset(("MaxPool", "AveragePool", "LpPool"))
-_SAME = ("SAME_UPPER", "SAME_LOWER")
 
 
 def is_miscounted(node: Node) -> bool:
@@ -29,7 +28,7 @@ def is_miscounted(node: Node) -> bool:
         return bool(node.attrs.get("ceil_mode", 0))
     if node.op != "ConvTranspose":
         return False
-    return bool(node.attrs.get("output_shape")) or (_auto_pad(node) in _SAME and any(node.attrs.get("output_padding") or ()))
+    return bool(node.attrs.get("output_shape")) or (_auto_pad(node) in SAME and any(node.attrs.get("output_padding") or ()))
 
 
 def windowed_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:

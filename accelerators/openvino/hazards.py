@@ -15,7 +15,7 @@ from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
 from graph.microsoft import DOMAIN
 from graph.node import Node, NodeEntry
-from graph.numerics.windows import extent
+from graph.numerics.windows import SAME, extent
 from graph.ops.schemas import spec_of
 from graph.types import TensorType
 
@@ -328,7 +328,7 @@ def _convolution(node: Node) -> str | None:
 def _conv_transpose(node: Node) -> str | None:
     if node.attrs.get("output_shape"):
         return "openvino pads otherwise for output_shape"
-    if node.attrs.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER") and not _is_static(node):
+    if node.attrs.get("auto_pad", "NOTSET") in SAME and not _is_static(node):
         return "openvino makes other sizes of auto_pad where a size is not fixed"
     return None
 

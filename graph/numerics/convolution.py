@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from .registry import fails, numerics, slow
-from .windows import Window, extent, overlaid, split_padding, window
+from .windows import SAME, Window, extent, overlaid, split_padding, window
 
 
 @numerics("Conv", widen=True, why=slow("because it adds up the taps of a kernel one after the other in Python"))
@@ -182,7 +182,7 @@ def _transposed_padding(
     n = len(sizes)
     if output_shape:
         wanted: Sequence[int] = list(output_shape)[-n:]
-    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+    elif auto_pad in SAME:
         wanted = [min(i * s, f + e) for i, s, f, e in zip(sizes, strides, full, extra)]
     else:
         pads = (0,) * (2 * n) if auto_pad == "VALID" or not pads else pads

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+SAME = frozenset(("SAME_UPPER", "SAME_LOWER"))
+"""The kinds of automatic padding that keep the sizes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -27,7 +30,7 @@ class Window:
         """``x`` with its borders; in ceil mode the last window may need more than the stated padding."""
         widths = []
         for i, size in enumerate(x.shape[2:]):
-            reach = (self.outputs[i] - 1) * self.strides[i] + extent(self.kernel[i], self.dilations[i])
+            reach = max(0, self.outputs[i] - 1) * self.strides[i] + extent(self.kernel[i], self.dilations[i])
             widths.append((self.before[i], max(self.after[i], reach - size - self.before[i])))
         if not np.any(widths):
             return x
@@ -73,7 +76,9 @@ def window(
     spans = [extent(k, d) for k, d in zip(kernel, dilations)]
     before, after = _padding(sizes, spans, strides, pads, auto_pad)
     room = [size + b + a - span for size, b, a, span in zip(sizes, before, after, spans)]
-    if ceil_mode and auto_pad == "NOTSET":
+    if auto_pad in SAME:
+        outputs = [-(-size // s) for size, s in zip(sizes, strides)]
+    elif ceil_mode and auto_pad == "NOTSET":
         outputs = [-(-r // s) + 1 for r, s in zip(room, strides)]
         # A window that would start in the padding behind the data does not exist.
         outputs = [
@@ -95,7 +100,7 @@ def _padding(
     n = len(spans)
     if auto_pad == "VALID":
         return (0,) * n, (0,) * n
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+    if auto_pad in SAME:
         totals = [
             max(0, (-(-size // s) - 1) * s + span - size) for size, span, s in zip(sizes, spans, strides)
         ]

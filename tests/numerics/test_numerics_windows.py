@@ -241,3 +241,13 @@ def test_sums_of_bytes_wrap_around() -> None:
     for op, inputs in (("MatMulInteger", [x, w]), ("ConvInteger", [x[None], w.T[None]])):
         (sums,) = evaluate(op, [*inputs, *points], {}, version=10, n_outputs=1)
         assert sums.dtype == np.int32 and sums.item() == wanted, op
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool", "LpPool", "Conv"])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_padding_to_the_same_size_makes_nothing_of_nothing(op: str, step: int) -> None:
+    attrs = {"kernel_shape": [2], "auto_pad": "SAME_UPPER", "strides": [step], "dilations": [2]}
+    x = np.zeros((1, 4, 0), np.float32)
+    inputs = [x, np.ones((4, 4, 2), np.float32)] if op == "Conv" else [x]
+    (y,) = evaluate(op, inputs, attrs, version=19, n_outputs=1)
+    assert y.shape == (1, 4, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from graph.graph import Graph
 from graph.node import Node, frozen_attrs
+from graph.numerics.windows import SAME
 from graph.rewrite import Rewriter, rewrite
 
 GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
@@ -30,5 +31,5 @@ def _sees_all(node: Node) -> bool:
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     if image is None or result is None or len(image) < 3 or any(size != 1 for size in result[2:]):
         return False
-    is_padded = any(node.attrs.get("pads") or ()) or node.attrs.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    is_padded = any(node.attrs.get("pads") or ()) or node.attrs.get("auto_pad", "NOTSET") in SAME
     return not is_padded and tuple(node.attrs.get("kernel_shape") or ()) == tuple(image[2:])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from accelerators.errors import CompileError
 from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, is_less
 from accelerators.tvm.sizes.grains import LARGEST
-from accelerators.tvm.sizes.same_padding import SAME, same_padding
+from accelerators.tvm.sizes.same_padding import same_padding
 from graph.node import Node
 from graph.numerics.resize import scaled_size
-from graph.numerics.windows import extent, window
+from graph.numerics.windows import SAME, extent, window
 
 if TYPE_CHECKING:
     from accelerators.tvm.sizes.reading import Reading

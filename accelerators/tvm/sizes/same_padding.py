@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 from accelerators.tvm.sizes.extent import Size
 from accelerators.tvm.sizes.floors import floored
 
-SAME = frozenset(("SAME_UPPER", "SAME_LOWER"))
-"""The values of auto_pad that this is about."""
-
 Divide = Callable[[Size, int], Size]
 """A size divided by a number and rounded down."""
 

@@ -17,8 +17,9 @@ from accelerators.tvm.kernels.shared.numbers import read
 from accelerators.tvm.kernels.shared.shapes import real_shape
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.sizes.extent import Extent, is_less
-from accelerators.tvm.sizes.same_padding import SAME, same_padding
+from accelerators.tvm.sizes.same_padding import same_padding
 from graph.node import Node
+from graph.numerics.windows import SAME
 
 Sizes = tuple[int, ...]
 

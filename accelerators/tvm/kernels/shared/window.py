@@ -10,8 +10,9 @@ import attrs
 from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
 from accelerators.tvm.sizes.extent import Extent, known_least
 from accelerators.tvm.sizes.floors import floored
-from accelerators.tvm.sizes.same_padding import SAME, same_padding
+from accelerators.tvm.sizes.same_padding import same_padding
 from graph.node import Node, NodeEntry
+from graph.numerics.windows import SAME
 
 Pair = tuple[int, int]
 
