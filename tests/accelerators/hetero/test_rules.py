@@ -29,26 +29,26 @@ def test_no_rules_forbid_nothing(alpha, beta):
 
 
 def test_a_pinned_name_is_held_whole(alpha, beta):
-    found = rules(called(), pin={"l..t": "beta"})
-    assert dict(found.pinned) == {"last": ("beta", "pin 'l..t'")}
-    assert not found.forbidden and not found.inside
+    said = rules(called(), pin={"l..t": "beta"})
+    assert dict(said.pinned) == {"last": ("beta", "pin 'l..t'")}
+    assert not said.forbidden and not said.inside
     with pytest.raises(pt.PartitaError, match=r"pin\['las'\]: no op node has such a name"):
         rules(called(), pin={"las": "beta"})
 
 
 def test_two_rules_for_one_device_agree(alpha, beta):
-    found = rules(called(), pin={"last": "beta", "la.*": "beta"})
-    assert dict(found.pinned) == {"last": ("beta", "pin 'last'")}, "the first rule is told"
+    said = rules(called(), pin={"last": "beta", "la.*": "beta"})
+    assert dict(said.pinned) == {"last": ("beta", "pin 'last'")}, "the first rule is told"
 
 
 def test_a_call_with_a_pinned_op_inside_may_not_run_elsewhere(alpha, beta):
-    found = rules(called(), pin={"e": "alpha"}, inlined=["e"])
-    assert not found.pinned
-    assert {name: dict(by) for name, by in found.inside.items()} == {
+    said = rules(called(), pin={"e": "alpha"}, inlined=["e"])
+    assert not said.pinned
+    assert {name: dict(by) for name, by in said.inside.items()} == {
         "first": {"beta": "pin 'e' inside, of 'e'"}, "second": {"beta": "pin 'e' inside, of 'e'"},
     }
-    assert found.against("first", "beta") == "pin 'e' inside, of 'e'"
-    assert found.against("first", "alpha") is found.against("last", "beta") is None
+    assert said.against("first", "beta") == "pin 'e' inside, of 'e'"
+    assert said.against("first", "alpha") is said.against("last", "beta") is None
 
 
 def test_an_op_or_a_name_inside_of_calls_is_forbidden(alpha, beta):
@@ -59,15 +59,15 @@ def test_an_op_or_a_name_inside_of_calls_is_forbidden(alpha, beta):
 
 
 def test_an_op_outside_and_inside_of_calls(alpha, beta):
-    found = rules(called(), forbid={"Relu": {"alpha"}})
-    assert {name: dict(by) for name, by in found.forbidden.items()} == {"last": {"alpha": "forbid 'Relu'"}}
-    assert dict(found.inside["first"]) == {"alpha": "forbid 'Relu' inside, of 'r'"}
-    assert found.against("last", "alpha") == "forbid 'Relu'"
+    said = rules(called(), forbid={"Relu": {"alpha"}})
+    assert {name: dict(by) for name, by in said.forbidden.items()} == {"last": {"alpha": "forbid 'Relu'"}}
+    assert dict(said.inside["first"]) == {"alpha": "forbid 'Relu' inside, of 'r'"}
+    assert said.against("last", "alpha") == "forbid 'Relu'"
 
 
 def test_several_rules_about_one_node(alpha, beta):
-    found = rules(called(), forbid={"Relu": "alpha", "last": "beta"})
-    assert dict(found.forbidden["last"]) == {"alpha": "forbid 'Relu'", "beta": "forbid 'last'"}
+    said = rules(called(), forbid={"Relu": "alpha", "last": "beta"})
+    assert dict(said.forbidden["last"]) == {"alpha": "forbid 'Relu'", "beta": "forbid 'last'"}
 
 
 def test_ops_of_other_domains_are_named_with_them(alpha, beta):
@@ -83,8 +83,8 @@ def test_ops_of_other_domains_are_named_with_them(alpha, beta):
 
 
 def test_a_pin_is_held_against_the_devices_that_are_forbidden(alpha, beta):
-    found = rules(called(), pin={"last": "beta"}, forbid={"last": "alpha"})
-    assert found.pinned["last"][0] == "beta"
+    said = rules(called(), pin={"last": "beta"}, forbid={"last": "alpha"})
+    assert said.pinned["last"][0] == "beta"
     with pytest.raises(pt.PartitaError) as caught:
         rules(called(), pin={"last": "beta"}, forbid={"last": ["alpha", "beta"]})
     assert "node 'last': pin 'last' puts it on 'beta', where forbid 'last' will not have it" in str(caught.value)
