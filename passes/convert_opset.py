@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -9,6 +10,7 @@ import attrs
 from graph.errors import PassError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from graph.ops import spec_of
 from graph.ops.fragile import is_fragile
 from graph.rewrite import Rewriter
@@ -116,6 +118,8 @@ class _Conversion:
         """One node: a hidden one again, an old one with what ONNX does not carry, or one that the converter added."""
         if converted.domain == OPAQUE_DOMAIN:
             return self._shown(converted, hidden[converted.attrs["key"]])
+        if converted.op == "Resize" and not converted.domain and self.old < RESIZES_SAY_HOW <= self.opset:
+            converted = converted.evolve(attrs={**converted.attrs, **self._positions(converted)})
         origin = ops.get(converted.name)
         if origin is not None and converted.is_op:
             return converted.evolve(affinity=origin.affinity, metadata=origin.metadata)
@@ -123,6 +127,15 @@ class _Conversion:
         own = {converted.name: name}
         values = [v if v in names or not v else own.get(v) or self.namer(v) for v in converted.output_names]
         return converted.evolve(name=name, output_names=tuple(values))
+
+    def _positions(self, resize: Node) -> Mapping[str, str]:
+        """How a resize of older days finds positions, which the converter does not write."""
+        factors = resize.inputs[2].node.value if len(resize.inputs) > 2 and resize.inputs[2] is not None else None
+        try:
+            return older_positions(str(resize.attrs.get("mode", "nearest")), factors)
+        except ValueError as error:
+            cause = f"Resize has no conversion from opset {self.old} to {self.opset}: {error}"
+            raise PassError(cause, where=f"node {resize.name!r} (Resize)") from error
 
     def _shown(self, call_node: Node, node: Node) -> Node:
         """A hidden node again, its bodies converted."""

@@ -40,6 +40,11 @@ def may_leave_all_sizes(node: Node, scales: np.ndarray[Any, Any]) -> bool:
     return bool((scales != 1).any()) and all(map(_may_stay, scaled_sizes(node, scales), scales))
 
 
+def may_leave_a_size(node: Node, scales: np.ndarray[Any, Any]) -> bool:
+    """May a scale that is not one leave its axis as large as it was?"""
+    return any(scale != 1 and _may_stay(size, scale) for size, scale in zip(scaled_sizes(node, scales), scales, strict=False))
+
+
 def _slot(node: Node) -> int:
     """The number of the input that holds the scales: from opset 11 on the region of interest stands before them."""
     return 2 if len(node.inputs) > 2 else 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from accelerators.engines.conditions import condition_lengths
 from accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
-from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_all_sizes
+from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_a_size
 from accelerators.interface.empties import may_be_empty, sums_nothing
 from accelerators.openvino.given_indices import unseen
 from graph.graph import Graph
@@ -83,8 +83,8 @@ def _resize(node: Node) -> str | None:
     if attrs.get("coordinate_transformation_mode") == "align_corners":
         return "openvino aligns corners by the scales, not by the sizes that come of them"
     scales = known_scales(node)
-    if scales is not None and may_leave_all_sizes(node, scales):
-        return "openvino leaves out a resize by a scale that is not one where the size stays as it was"
+    if scales is not None and may_leave_a_size(node, scales):
+        return "openvino leaves out a scale that is not one where the size stays as it was"
     return None
 
 

@@ -42,6 +42,21 @@ class _Method:
     antialias: bool = False
 
 
+RESIZES_SAY_HOW = 11
+"""Since this version of ONNX a resize says how it finds positions."""
+
+
+def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
+    """The attributes by which a resize finds positions as all did before there were any: of the pixels around the upper counts
+    in a dimension that shrinks, else the lower. ValueError where no attribute says so, since some grow and others shrink."""
+    corner = {"coordinate_transformation_mode": "asymmetric"}
+    if mode != "nearest":
+        return corner
+    if factors is None or ((factors < 1).any() and (factors > 1).any()):
+        raise ValueError("which of two pixels is the nearest depends on the factors")
+    return {**corner, "nearest_mode": "ceil" if (factors < 1).any() else "floor"}
+
+
 @numerics("Upsample", until=6, widen=True, why=fails("because it has no op with `height_scale`"))
 def upsample_2d(
     x: np.ndarray, *, height_scale: float, width_scale: float, mode: str = "nearest"

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import partita as pt
 from graph import Graph, PassError, constant, op, variable
 from passes import apply_pass
+from tests.graphs.older_resizes import resized
 
 from .before_after import same_values, text
 
@@ -138,3 +140,19 @@ def test_ops_at_which_onnx_would_crash() -> None:
 def test_ops_of_domains_that_the_graph_does_not_mention() -> None:
     g = Graph([op("Relu", op("Mine", variable("x", "float32", (2,)), name="m", domain="me"), name="y")])
     assert apply_pass(apply_pass(g, "Default"), "ConvertOpset", opset=20)["m"].domain == "me"
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("factors", [(2.0, 3.0), (1.5, 2.5), (0.5, 0.7)])
+@pytest.mark.parametrize("old", [7, 9, 10])
+def test_resizes_find_the_positions_that_they_found(old: int, factors: tuple[float, float], mode: str) -> None:
+    graph, image = resized(old, mode, factors), np.arange(60, dtype=np.float32).reshape(1, 2, 5, 6)
+    converted = apply_pass(graph, "ConvertOpset", opset=13)
+    assert [node.op for node in converted.nodes if node.is_op] == ["Resize"]
+    (result,), (wanted,) = (pt.compile(one, "reference")(image) for one in (converted, graph))
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_resize_that_grows_and_shrinks_to_the_nearest_has_no_conversion() -> None:
+    with pytest.raises(PassError, match="which of two pixels is the nearest depends on the factors"):
+        apply_pass(resized(9, "nearest", (0.5, 2.0)), "ConvertOpset", opset=13)

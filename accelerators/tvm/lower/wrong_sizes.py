@@ -30,6 +30,8 @@ def wrong_size(node: Node) -> str | None:
         return "TVM's importer does not keep proportions"
     if any(np.float32(scale) * n != m for scale, n, m in zip(_scales(node), old, new)):
         return "TVM works with the ratio of the sizes where ONNX works with the scales"
+    if node.op == "Upsample" and len(node.inputs) < 2:
+        return "TVM takes other positions for an Upsample whose factors are attributes"
     if node.attrs.get("mode", "nearest") == "nearest" and not all(_is_settled(node, n, m) for n, m in zip(old, new)):
         return "TVM chooses another nearest position where two are equally near"
     return None

@@ -1,19 +1,28 @@
-"""The opset that onnxruntime's own ops need to be taken apart."""
+"""The opset that a graph needs: for the parts of onnxruntime's own ops, and for resizes whose factors are inputs."""
 
 from __future__ import annotations
 
 from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.microsoft import is_known, needed_opset
+from graph.node import Node
+from graph.numerics.resize import RESIZES_SAY_HOW
 from passes import apply_pass
 
 
 def new_enough(graph: Graph) -> Graph:
-    """The graph in an opset in which the bodies of its ops of onnxruntime's can be written; itself if there is no conversion."""
-    needed = max((needed_opset(node) for node in graph.nodes if is_known(node)), default=0)
+    """The graph in an opset in which the bodies of its ops of onnxruntime's can be written, and kernels know how its resizes find
+    positions; itself if there is no conversion."""
+    needed = max((_needed(node) for node in graph.nodes), default=0)
     if needed <= graph.opsets.get("", 1):
         return graph
     try:
         return apply_pass(graph, "ConvertOpset", opset=needed, verify=False)
     except PartitaError:
         return graph
+
+
+def _needed(node: Node) -> int:
+    if node.op == "Upsample" and not node.domain and len(node.inputs) < 2:
+        return RESIZES_SAY_HOW
+    return needed_opset(node) if is_known(node) else 0

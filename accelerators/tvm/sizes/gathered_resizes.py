@@ -15,6 +15,7 @@ from accelerators.tvm.sizes.in_parts import whole
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from graph.types import TensorType
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
@@ -38,14 +39,11 @@ NARROW = frozenset(("float16", "bfloat16"))
 MIXED = NARROW | {"float32"}
 """The element types whose mixtures are made so; the nearest pixel may be of any."""
 
-LEAST_OPSET = 11
-"""Since this version of ONNX a resize says how it finds positions, and there is all else that the parts are made of."""
-
 
 def can_gather(node: Node, version: int) -> bool:
     """Is it a resize of all dimensions whose results are sums of few positions?"""
     attributes, scales, sizes = node.attrs, said_input(node, 2), said_input(node, 3)
-    if node.op != "Resize" or node.domain or version < LEAST_OPSET or (scales is None) == (sizes is None):
+    if node.op != "Resize" or node.domain or version < RESIZES_SAY_HOW or (scales is None) == (sizes is None):
         return False
     is_plain = attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch" and not attributes.get("antialias", 0)
     is_cropped = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
@@ -97,8 +95,9 @@ def in_newer_form(node: Node) -> Node:
     factors = None if scales is None else scales.node.value
     if factors is None or (factors % 1 != 0).any():
         return node
-    read = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return node.evolve(op="Resize", inputs=(node.inputs[0], None, scales), attrs={"mode": "nearest", **node.attrs, **read})
+    attributes = {"mode": "nearest", **node.attrs}
+    positions = older_positions(attributes["mode"], factors)
+    return node.evolve(op="Resize", inputs=(node.inputs[0], None, scales), attrs={**attributes, **positions})
 
 
 def resize_parts(node: Node, axes: Sequence[int], graph: Graph) -> Graph:

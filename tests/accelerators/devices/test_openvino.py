@@ -124,7 +124,8 @@ REFUSED = [
     ("Softmax", {"axis": 1}, 11, "takes the softmax of opset 11 along one dimension alone"),
     ("ReduceL1", {"noop_with_empty_axes": 1}, 21, "ReduceL1 along no dimension returns what it is given"),
     ("Upsample", {"scales": [1.0, 1.0, 1.4, 1.0]}, 7, "takes other nearest pixels for scales that are no whole numbers"),
-    ("Upsample", {"scales": [1.0, 1.0, 1.1, 1.0], "mode": "linear"}, 7, "leaves out a resize by a scale that is not one"),
+    ("Upsample", {"scales": [1.0, 1.0, 2.0, 1.1], "mode": "linear"}, 7, "leaves out a scale that is not one"),
+    ("Upsample", {"scales": [1.0, 1.0, 1.1, 1.0], "mode": "linear"}, 7, "leaves out a scale that is not one"),
     ("MaxPool", {"kernel_shape": [1, 2], "pads": [0, 0, 1, 0]}, 21, "a finite number of a window that lies in the padding"),
 ]
 

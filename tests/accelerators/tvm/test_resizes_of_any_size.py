@@ -11,12 +11,28 @@ import pytest
 import partita as pt
 from tests.accelerators.tvm.any_size import check, numbers
 from tests.accelerators.tvm.test_images_of_any_size import resize, whole
+from tests.close import assert_close
+from tests.graphs.older_resizes import resized
 
 FROM_CORNER = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
 ALIGNED = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
 TORCH = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}
 REPEATED = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 """How exporters write that they resize images."""
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("sizes", [(1, 2, 5, 6), (1, 2, "h", "w"), (2, 3, 7)])
+def test_enlarging_as_older_files_write_it(version: int, mode: str, sizes: tuple[Any, ...]) -> None:
+    """TVM takes other positions for factors that are attributes, as they were before opset 9."""
+    for factors in ((2.0, 3.0), (2.0,), (1.0, 4.0), (0.5, 0.5), (1.5, 2.0)):
+        graph = resized(version, mode, factors[: len(sizes) - 2], sizes)
+        image = numbers(*(sizes if len(sizes) == 3 else (1, 2, 5, 6)))
+        (wanted,) = pt.compile(graph, "reference")(image)
+        model = pt.compile(graph, "HETERO:cpu,reference")
+        assert_close(model(image)[0], wanted)
+        assert len(sizes) == 3 or factors[0] % 1 or [unit.device.label for unit in model.units] == ["cpu"]
 
 
 @pytest.mark.parametrize("opset", [11, 17])
