@@ -75,9 +75,12 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """Make a session that runs the body."""
+        return self._compiled(self._model(graph), graph, config)
+
+    def _model(self, graph: Graph) -> EngineModel:
         model = engine_model(graph, self._newest, hazards.MEANS_OF_NOTHING)
         guard(model.proto)
-        return self._compiled(model, graph, config)
+        return model
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """A session of the exported ONNX model."""
@@ -191,7 +194,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         if not OnnxRuntimeAccelerator._shared:
             options.intra_op_num_threads = 1
         try:
-            self._engine.InferenceSession(engine_model(alone, self._newest).complete(), options, providers=[CPU])
+            self._engine.InferenceSession(self._model(alone).complete(), options, providers=[CPU])
         except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
             return f"onnxruntime: {reason(error)}"
         return True

@@ -1,7 +1,8 @@
-"""Puts ops into an engine's model that make onnxruntime raise an error where it would return a part of the result.
+"""Changes an engine's model where onnxruntime would return a part of the result, end the process, or return what nobody wrote.
 
 Of the number that a TopK asks for onnxruntime keeps 32 bits; of a Compress it leaves out what a condition asks for beyond
-the data. A number that is out of range becomes one that TopK refuses, and a Compress a Gather, whose indices are checked."""
+the data. A number that is out of range becomes one that TopK refuses, and a Compress a Gather, whose indices are checked.
+Kernels write to outputs that are left out, or read from them: these get names, which nobody reads."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ def _guard(graph: Any) -> None:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _guard(attribute.g)
+        _name_outputs(node)
         if node.op_type == "TopK" and not node.domain and len(node.input) > 1 and node.input[1] not in constant:
             nodes += _top_k(node)
         elif node.op_type == "Compress" and not node.domain:
@@ -34,6 +36,16 @@ def _guard(graph: Any) -> None:
         copied = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(copied)
+
+
+def _name_outputs(node: Any) -> None:
+    is_training = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+    has_past = len(node.input) > 3 and bool(node.input[3])
+    if (node.op_type == "BatchNormalization" and is_training) or (node.op_type == "GroupQueryAttention" and has_past):
+        node.output.extend([""] * (3 - len(node.output)))
+    first = next(filter(None, node.output), node.name)
+    for i, name in enumerate(node.output):
+        node.output[i] = name or f"{first}_unread{i}"
 
 
 class _Before:

@@ -108,10 +108,6 @@ def _scan(node: Node) -> str | None:
     return "onnxruntime ends the process where a Scan along an inner axis takes no step" if any(axes) else None
 
 
-def _split(node: Node) -> str | None:
-    return None if all(node.output_names) else "onnxruntime ends the process with a Split of which a part is left out"
-
-
 def _max_unpool(node: Node) -> str | None:
     if _given(node, 2):
         return "onnxruntime counts MaxUnpool's indices in the given output shape instead of the pooled one"
@@ -219,7 +215,6 @@ _HAZARDS: Mapping[str, Hazard] = {
     "QLinearMatMul": _integer_product,
     "Resize": resize,
     "Scan": _scan,
-    "Split": _split,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shrink": _shrink,
