@@ -130,6 +130,7 @@ def _elementwise() -> Iterator[tuple[str, str]]:
     for kind, other in [("float", "int8"), ("uint8", "float"), ("float", "bfloat16"), ("int64", "float16"), ("bool", "float")]:
         number = {"int8": 3, "float": 1, "bfloat16": 16, "float16": 10}[other]
         yield f"{kind} as {other}", f"({kind}[5,70] x) => ({other}[] y) {{ y = Cast <to = {number}> (x) }}"
+    yield "largest of four", "(int64[70] a, int64[70] b, int64[1] c, int64[70] d) => (int64[] y) { y = Max (a, b, c, d) }"
     yield "where", "(bool[5,1] c, float[5,70] x, float[70] y) => (float[] z) { z = Where (c, x, y) }"
     yield "powers", "(float[5,70] x, float[5,70] y) => (float[] z) { z = Pow (x, y) }"
 

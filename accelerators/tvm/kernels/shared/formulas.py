@@ -166,6 +166,15 @@ def _fold(operation: Callable[[Value, Value], Value]) -> Formula:
     return lambda node, x: functools.reduce(operation, x)
 
 
+def _best_of(operation: Callable[[Value, Value], Value]) -> Formula:
+    """The best of several by an operation that reads what it is given twice: the best so far is computed once."""
+
+    def once(best: Value, x: Value) -> Value:
+        return named(best, lambda best: operation(best, x))
+
+    return lambda node, x: functools.reduce(once, x[2:], operation(x[0], x[1])) if len(x) > 1 else x[0]
+
+
 def _cast(node: Node, x: Numbers) -> Value:
     element = _element(node[0])
     if element is boolean:  # by a choice, since `!=` of floats is false for NaN
@@ -336,8 +345,8 @@ _FORMULAS: dict[str, Formula] = {
     "Gelu": _gelu,
     "Softsign": lambda n, x: x[0] / (1.0 + magnitude(x[0])),
     "Sum": _fold(lambda a, b: a + b),
-    "Max": _fold(larger),
-    "Min": _fold(smaller),
+    "Max": _best_of(larger),
+    "Min": _best_of(smaller),
     "Where": lambda n, x: select(x[0], x[1], x[2]),
     "And": lambda n, x: x[0] & x[1],
     "Or": lambda n, x: x[0] | x[1],

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
+from accelerators.tvm.kernels.shared.draft import Draft
 from graph.interpret import interpret
+from tests.accelerators.tvm.planned import MACHINES, drafts
 from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")
@@ -28,6 +30,17 @@ def test_whole_numbers_of_every_size(dtype: str) -> None:
     for op, item, wanted in zip([*WHOLE, "BitwiseNot", "Cast"], model.run(arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(item, wanted, op)
     assert set(schedules(model)) == {"chain"}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float32"])
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_the_best_of_many(op: str, dtype: str) -> None:
+    """Seven whole numbers took half a minute to compile: the text of the kernel doubled with each."""
+    given = [pt.variable(f"x{i}", dtype, (40,)) for i in range(20)]
+    graph = pt.Graph([pt.op(op, *given)], inputs=given)
+    check(graph, [random.integers(0, 99, 40).astype(dtype) for _ in given])
+    (kernel,) = drafts(graph, MACHINES["avx2"])
+    assert isinstance(kernel, Draft) and len(str(kernel.kernel)) < 20_000
 
 
 def test_truth_values() -> None:
