@@ -198,8 +198,8 @@ def _words(file: BinaryIO) -> dict[str, Any]:
         raise Damaged("its checksum is wrong")
     try:
         meta = json.loads(words)
-    except RecursionError:
-        raise Damaged("its metadata is nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"its metadata is no JSON that can be read: {error}") from None
     if not isinstance(meta, dict):
         raise Damaged("its metadata is no dictionary")
     return meta

@@ -16,6 +16,8 @@ from accelerators.cache import answers, clear, explain, list_entries
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import MAGIC, Store
 from accelerators.tvm.tune import findings
+from partita.cli import exits
+from partita.cli.main import main
 from tests.accelerators.package.models import run
 from tests.graphs.networks import small_net
 
@@ -148,7 +150,8 @@ def forge(path: Path, words: bytes, code: bytes) -> None:
     [
         {"weights": [[]]}, {"weights": 5}, {"weights": [["{name}", 0, "float32", [2**70]]]},
         {"weights": [["{name}", 0, "float32", [-1]]]}, {"weights": [["{name}", -4, "float32", [1]]]},
-        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
+        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"work": [["k", [], 10**400, False]]},
+        {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
     ],
     ids=str,
 )
@@ -165,6 +168,34 @@ def test_a_forged_entry_is_made_anew(change, compiles, cache_home):
     np.testing.assert_array_equal(run(small_net()), y)
     np.testing.assert_array_equal(run(small_net()), y)
     assert len(compiles) == 2, "once more, and not every time"
+
+
+NEIGHBOURS: list[bytes | dict[str, object]] = [
+    b"{nope", b"\xff\xfe", b'{"a": ' + b"9" * 6000 + b"}", b"[" * 200_000,
+    {"ops": [[1], {}]}, {"model": [1]}, {"subgraph": None}, {"names": 5}, {"seconds": "x"}, {"made": "x"}, {"made": 10**400},
+    {"because": {}}, {"changed": [[{}]]}, {"key": {"device": None}}, {"key": {"options": [1], "target": None}}, {"key": 5},
+]
+
+
+@pytest.mark.parametrize("change", NEIGHBOURS, ids=lambda change: f"{change!r:.30}")
+def test_a_badly_formed_neighbour_stops_nobody(change, compiles, cache_home):
+    """Some kept `cpu` from compiling new models, and ended `partita cache ls` with 70."""
+    pt.compile(one_op("Neg"), "cpu")
+    (path,) = (cache_home / "entries").iterdir()
+    words = change
+    if isinstance(change, dict):
+        meta = dict(Store(cache_home).meta(path.name))
+        if isinstance(change.get("key"), dict):
+            change = {"key": meta["key"] | change["key"]}
+        words = json.dumps(meta | change).encode()
+    forge(path, words, b"")
+    assert list_entries() == []
+    assert "no such entries" in explain()
+    assert main(["cache", "ls"]) == exits.OK
+    x = np.float32([-1, 2, -3, 4])
+    np.testing.assert_array_equal(pt.compile(one_op("Relu"), "cpu")(x)[0], [0, 2, 0, 4])
+    np.testing.assert_array_equal(pt.compile(one_op("Neg"), "cpu")(x)[0], -x)
+    assert len(compiles) == 3 and len(list_entries()) == 2
 
 
 @pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
