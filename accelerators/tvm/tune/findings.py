@@ -19,7 +19,8 @@ from accelerators.cache.folder import chosen_folder, private_folder
 from accelerators.cache.store import Store
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_regular
+from accelerators.process.json_form import form_error
+from accelerators.process.regular import open_private
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.runtime import version
 
@@ -104,9 +105,13 @@ def _read(path: Path) -> dict[str, Found]:
 
 @cache
 def _parsed(path: Path, _time: int, _size: int) -> Findings:
-    with open_regular(path) as file:
+    with open_private(path) as file:
         rows = json.load(file)["kernels"]
-    return {name: Found(**row) for name, row in rows.items()}
+    return {name: Found(*(row[part] for part in _FORM)) for name, row in rows.items() if form_error(row, _FORM) is None}
+
+
+_FORM = {"choices": {str: str}, "seconds": float, "before": float, "tried": int}
+"""A row; one that has another form, from a damaged or forged file, is passed over."""
 
 
 @cache

@@ -275,6 +275,31 @@ def test_findings_that_are_no_table_are_none(words, tmp_path):
     assert findings._read(path) == {}
 
 
+GOOD = {"choices": {"tile": "rows"}, "seconds": 1, "before": 2.0, "tried": 3}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"choices": 5}, {"choices": [1]}, {"choices": "ab"}, {"choices": None}, {"choices": {"a": [1]}}, {"seconds": "x"},
+        {"seconds": float("nan")}, {"before": 10**400}, {"before": None}, {"tried": []}, {"tried": True},
+    ],
+    ids=str,
+)
+def test_a_finding_of_another_form_is_passed_over(change, tmp_path):
+    """Choices that were no table kept `cpu` from compiling."""
+    path = tmp_path / "tuned"
+    path.write_text(json.dumps({"kernels": {"bad": GOOD | change, "good": GOOD}}))
+    assert findings._read(path) == {"good": findings.Found({"tile": "rows"}, 1, 2.0, 3)}
+
+
+def test_findings_are_no_link(tmp_path):
+    (tmp_path / "elsewhere").write_text(json.dumps({"kernels": {"good": GOOD}}))
+    (tmp_path / "tuned").symlink_to(tmp_path / "elsewhere")
+    assert findings._read(tmp_path / "tuned") == {}
+    assert findings._read(tmp_path / "elsewhere") != {}
+
+
 def test_the_reason_compares_with_entries_of_the_same_model_alone(compiles, cache_home):
     pt.compile(one_op("Neg"), "cpu")
     model = pt.compile(one_op("Relu"), "cpu")
