@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+import numpy as np
 import onnx
 import pytest
 
@@ -194,6 +195,45 @@ def test_a_report_of_another_form_is_refused_at_import(change, wrong, exported, 
     evil = forge(good, tmp_path / "evil.partita", members={"report.json": words})
     refused(evil, f"its report is not what this version of Partita writes: {wrong}")
     assert main(["explain", str(evil), "relu1"]) == exits.NO
+
+
+def product(rows=2, depth=4, dtype="float32", names="x"):
+    first = pt.variable(names[0], dtype, (rows, depth))
+    second = pt.constant(np.ones((4, 8), dtype), name="w") if len(names) == 1 else pt.variable(names[1], dtype, (depth, 8))
+    return pt.Graph([pt.op("MatMul", first, second, name="mm")], name="net")
+
+
+def with_outputs(count):
+    x = pt.variable("x", "float32", (2, 4))
+    return pt.Graph([pt.op("Tile", x, pt.constant(np.int64([n, 3])), name=f"y{n}") for n in range(1, count + 1)], name="net")
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu", "onnxruntime"])
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (product(rows=64), r"input 0 of the call and of its body: float32\[2, 4\] and float32\[64, 4\] contradict each other"),
+        (product(dtype="float64"), r"input 0 of .*: float32\[2, 4\] and float64\[2, 4\] contradict each other"),
+        (product(names="xy"), "the call has 1 input and its body 2"),
+        (with_outputs(2), "the call has 1 output and its body 2"),
+        (with_outputs(1), "output 0 of .*contradict"),
+        (pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 2, 2)))]), "input 0 of .*contradict"),
+    ],
+)
+def test_a_body_fits_the_plan_around_it(name, body, match, exported, tmp_path):
+    """The model told of outputs of (2, 8), and gave others of (2, 12)."""
+    if name not in usable_devices():
+        pytest.skip(f"there is no {name} here")
+    good, other = exported(name, product()), tmp_path / "other.partita"
+    pt.compile(body, "reference").export(other)
+    members = {member: bytes(Package(other, None).member(member)) for member in ("bodies/0.onnx", "weights")}
+
+    def without_code(manifest):
+        manifest["units"][0].update(code=None, weights=[], any_size=None)
+
+    refused(forge(good, tmp_path / "evil.partita", without_code, members), match)
+    fitting = {member: bytes(Package(good, None).member(member)) for member in members}
+    pt.import_model(forge(good, tmp_path / "fine.partita", without_code, fitting))
 
 
 def test_a_folder_for_pictures_is_not_taken_from_the_file(exported, tmp_path):
