@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.cache.folder import chosen_folder, private_folder
+from accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
 from accelerators.cache.store import Store
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
@@ -77,7 +77,7 @@ def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -
     path = _path(folder, machine)
     with Store(folder).locked(path.stem):
         known = {**_read(path), digest_of(key): choices}
-        private_folder(path.parent)
+        inner_folder(path.parent)
         rows = {name: attrs.asdict(row) for name, row in sorted(known.items())}
         with replacing(path, 0o600) as file:
             file.write(json.dumps({"machine": str(machine), "kernels": rows}, indent=1).encode())
@@ -97,9 +97,10 @@ def _path(folder: Path, machine: Machine) -> Path:
 def _read(path: Path) -> dict[str, Found]:
     """The file's findings; none if there is no such file, or it is not whole."""
     try:
+        refuse_link(path.parent)
         state = os.stat(path)
         return dict(_parsed(path, state.st_mtime_ns, state.st_size))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, AcceleratorError):
         return {}
 
 

@@ -244,6 +244,39 @@ def test_a_link_in_the_place_of_a_file_is_refused(part, compiles, cache_home, tm
     assert not any(path.is_symlink() for path in (cache_home / part).iterdir())
 
 
+@pytest.mark.parametrize("part", ["entries", "weights", "locks"])
+def test_a_link_in_the_place_of_a_folder_is_refused(part, cpu, cache_home, tmp_path):
+    """Old files in the folder that it leads to were removed as those of the cache."""
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o700)
+    (outside / "precious").write_text("mine")
+    cache_home.mkdir(parents=True, mode=0o700)
+    (cache_home / part).symlink_to(outside)
+    x = np.float32([-1, 2, -3, 4])
+    with pytest.warns(UserWarning, match=f"nothing is cached: cache folder '{cache_home / part}': it is a link"):
+        np.testing.assert_array_equal(pt.compile(one_op("Neg"), "cpu", {"CACHE_DIR": None})(x)[0], -x)
+    with pytest.raises(pt.BadConfig, match="it is a link"):
+        pt.compile(one_op("Neg"), "cpu", {"CACHE_DIR": str(cache_home)})
+    assert main(["cache", "clear"]) == exits.NO
+    assert [path.name for path in outside.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("reader", [answers, findings])
+def test_a_link_in_the_place_of_what_was_learnt_is_not_followed(reader, cpu, cache_home, tmp_path):
+    pt.compile(one_op("Neg"), "cpu")
+    words = json.dumps({"kernels": {"good": GOOD}, "Neg": True}).encode()
+    (tmp_path / "outside").mkdir(mode=0o700)
+    (tmp_path / "outside" / "file").write_bytes(
+        words if reader is findings else hashlib.sha256(words).hexdigest().encode() + words
+    )
+    (cache_home / reader.FOLDER).rename(tmp_path / "before") if (cache_home / reader.FOLDER).exists() else None
+    assert reader._read(tmp_path / "outside" / "file")
+    (cache_home / reader.FOLDER).symlink_to(tmp_path / "outside")
+    assert reader._read(cache_home / reader.FOLDER / "file") == {}
+    clear()
+    assert (tmp_path / "outside" / "file").exists()
+
+
 @pytest.mark.parametrize("part", ["entries", "weights"])
 def test_a_file_that_others_may_write_to_is_refused(part, compiles, cache_home):
     """Whoever may rename the cache's folder puts another in its place once it was looked at: the files in it are his."""
