@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import attrs
@@ -82,8 +83,9 @@ class Difference:
 
 def check_tolerance(tolerance: float | None, where: str) -> None:
     """BadConfig if it is no error that may be allowed."""
-    if tolerance is not None and not 0 <= tolerance < math.inf:
-        raise BadConfig(f"tolerance is {tolerance}", where=where, remedy="Give max|a - b| over max|b|, 0 or more; None: by types")
+    if tolerance is not None and not (isinstance(tolerance, Real) and 0 <= tolerance < math.inf):
+        remedy = "Give max|a - b| over max|b|, 0 or more; None: by types"
+        raise BadConfig(f"tolerance is {tolerance!r:.80}", where=where, remedy=remedy)
 
 
 def compare(

@@ -10,6 +10,7 @@ import attrs
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import default_folder
 from accelerators.cache.key import Key
+from accelerators.cache.metadata import read_metadata
 from accelerators.cache.store import Store
 from graph.words import counted
 
@@ -55,15 +56,16 @@ def list_entries(folder: str | os.PathLike[str] | None = None) -> list[CacheEntr
     store, entries = _store(folder), []
     for name in store.names():
         try:
-            meta = store.meta(name)
-            entries.append(
-                CacheEntry(
-                    name, Key(**meta["key"]), meta["model"], meta["subgraph"], len(meta["names"]), meta["bytes"], meta["seconds"],
-                    meta["made"], meta["used"], tuple(meta["changed"]), meta["because"],
-                )
-            )
-        except (Damaged, OSError, KeyError, TypeError):
+            words = store.meta(name)
+            meta = read_metadata(words)
+        except (Damaged, OSError):
             continue
+        entries.append(
+            CacheEntry(
+                name, meta.key, meta.model, meta.subgraph, len(meta.names), words["bytes"], meta.seconds, meta.created,
+                words["used"], meta.changed, meta.because,
+            )
+        )
     return entries
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerators.cache.folder import chosen_folder, private_folder
+from accelerators.cache.folder import chosen_folder, inner_folder, private_folder, refuse_link
 from accelerators.cache.key import source_digest
 from accelerators.errors import AcceleratorError
 from accelerators.interface.device_list import Device
@@ -54,6 +54,7 @@ def _read(path: Path) -> dict[str, bool | str]:
     """The answers; none if the file is missing, or not what was written."""
     try:
         private_folder(path.parents[1])
+        refuse_link(path.parent)
         with open_private(path) as file:
             data = file.read()
         if hashlib.sha256(data[64:]).hexdigest().encode() != data[:64]:
@@ -69,6 +70,7 @@ def _write(path: Path, known: Answers) -> None:
     answers = {**_read(path), **dict(known)}
     data = json.dumps(dict(list(answers.items())[-LIMIT:])).encode()
     with contextlib.suppress(AcceleratorError, OSError):
-        private_folder(private_folder(path.parents[1]) / FOLDER)
+        private_folder(path.parents[1])
+        inner_folder(path.parent)
         with replacing(path, 0o600, lasting=False) as file:
             file.write(hashlib.sha256(data).hexdigest().encode() + data)

@@ -17,6 +17,7 @@ from accelerators.arrays.sharing import each_read_once, kept_by
 from accelerators.cache.damage import Damaged
 from accelerators.cache.folder import chosen_folder
 from accelerators.cache.key import Key, make_key
+from accelerators.cache.metadata import Metadata, read_metadata
 from accelerators.cache.store import Store, Stored
 from accelerators.errors import AcceleratorError, BadConfig, DeviceMistake
 from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
@@ -160,13 +161,13 @@ class _Caching:
 
     def imported(self, stored: Stored) -> CompiledSubgraph:
         more = (stored.weights,) if stored.weights else ()
-        meta, names = stored.meta, _op_names(self.graph)
+        meta, names = read_metadata(stored.meta), _op_names(self.graph)
+        if meta.key != self.key:
+            raise Damaged("it was written for another subgraph: its key is not the one that its name stands for")
         try:
-            if Key(**meta["key"]) != self.key:
-                raise Damaged("it was written for another subgraph: its key is not the one that its name stands for")
-            renamed = dict(zip(meta["names"], names, strict=True))
-            story = CompileStory(True, str(meta["because"]), float(meta["seconds"]), read_work(meta["work"], renamed))
-        except (LookupError, TypeError, ValueError) as error:
+            renamed = dict(zip(meta.names, names, strict=True))
+            story = CompileStory(True, meta.because, float(meta.seconds), read_work(stored.meta["work"], renamed))
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise Damaged(f"its metadata cannot be read: {error}") from None
         compiled = self.accelerator.import_(stored.code, self.graph, self.config, *more)
         if list(renamed) != names:
@@ -235,33 +236,22 @@ class _Caching:
         )
 
 
-@attrs.frozen(slots=True)
-class _Entry:
-    """An entry as others are compared with it."""
-
-    key: Key
-    model: Any
-    subgraph: Any
-    ops: tuple[Any, ...]
-
-
-_entries: OrderedDict[tuple[Path, str, tuple[int, int]], _Entry | None] = OrderedDict()
+_entries: OrderedDict[tuple[Path, str, tuple[int, int]], Metadata | None] = OrderedDict()
 """The entries that were compared lately, by folder, name and version; None for one that cannot be read."""
 
 _guard = Guard()
 
 
-def _compared(store: Store, name: str, version: tuple[int, int]) -> _Entry | None:
-    """The entry, which is read once in a process."""
+def _compared(store: Store, name: str, version: tuple[int, int]) -> Metadata | None:
+    """The entry's metadata, which is read once in a process."""
     place = (store.folder, name, version)
     with _guard.lock:
         if place in _entries:
             _entries.move_to_end(place)
             return _entries[place]
     try:
-        meta = store.meta(name)
-        entry = _Entry(Key(**meta["key"]), meta["model"], meta["subgraph"], tuple(meta.get("ops", ())))
-    except (Damaged, OSError, KeyError, TypeError):
+        entry = read_metadata(store.meta(name))
+    except (Damaged, OSError):
         entry = None
     with _guard.lock:
         _entries[place] = entry

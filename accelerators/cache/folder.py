@@ -55,6 +55,18 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+def inner_folder(folder: Path) -> Path:
+    """The same of a folder inside the cache, which is no link."""
+    refuse_link(folder)
+    return private_folder(folder)
+
+
+def refuse_link(folder: Path) -> None:
+    """An error if a link is in the place of a folder inside the cache: what is removed there would be somebody else's."""
+    if folder.is_symlink():
+        raise unusable(folder, "it is a link", "Remove the link; CACHE_DIR names another place for the whole cache")
+
+
 def used_now(path: Path) -> None:
     """Note the time; where the cache may only be read, nobody has to know."""
     with contextlib.suppress(OSError):

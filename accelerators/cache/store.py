@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import attrs
 
 from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import private_folder, unusable, used_now
+from accelerators.cache.folder import inner_folder, private_folder, unusable, used_now
 from accelerators.cache.waiting import locked
 from accelerators.cache.weight_files import keep_weight, read_weights, write_weights
 from accelerators.process.atomic import replacing
@@ -68,9 +68,9 @@ class Store:
         """The path of the folder."""
         self.limit = limit
         """The bytes that it holds at most."""
-        self._entries = private_folder(folder / "entries")
-        self._weights = private_folder(folder / "weights")
-        self._locks = private_folder(folder / "locks")
+        self._entries = inner_folder(folder / "entries")
+        self._weights = inner_folder(folder / "weights")
+        self._locks = inner_folder(folder / "locks")
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:
@@ -148,7 +148,7 @@ class Store:
         """Remove everything but folders, which are somebody else's; -> how many entries there were."""
         names = self.names()
         for folder in (self._entries, self._weights, self.folder / "findings"):
-            for path in folder.iterdir() if folder.is_dir() else ():
+            for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
                 if path.is_symlink() or not path.is_dir():
                     path.unlink(missing_ok=True)
         return len(names)
@@ -198,8 +198,8 @@ def _words(file: BinaryIO) -> dict[str, Any]:
         raise Damaged("its checksum is wrong")
     try:
         meta = json.loads(words)
-    except RecursionError:
-        raise Damaged("its metadata is nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"its metadata is no JSON that can be read: {error}") from None
     if not isinstance(meta, dict):
         raise Damaged("its metadata is no dictionary")
     return meta

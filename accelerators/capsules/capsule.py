@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from accelerators.errors import AcceleratorError
 from accelerators.interface.accelerator import Accelerator
 from accelerators.interface.device_list import Device
 from accelerators.process.atomic import write_text
+from graph.aside import PREFIX
 from graph.graph import Graph
 from graph.writers import save
 
@@ -49,26 +52,42 @@ class Capsule:
 
 
 def write_capsule(capsule: Capsule, folder: str | Path) -> Path:
-    """Write the folder, which must hold none of a capsule's files yet. `python run.py` in it runs the subgraph again."""
+    """Write the folder, which must hold none of a capsule's files yet, as a whole or not at all. `python run.py` in it runs the
+    subgraph again."""
     target = Path(folder)
-    present = next((name for name in FILES if (target / name).exists()), None)
-    if present is not None:
-        cause = "there is a capsule already" if present == FILES[0] else f"there is a file {present!r} already"
-        raise AcceleratorError(cause, where=str(target), remedy="Name another folder")
     try:
+        present = next((name for name in FILES if (target / name).exists()), None)
+        if present is not None:
+            cause = "there is a capsule already" if present == FILES[0] else f"there is a file {present!r} already"
+            raise AcceleratorError(cause, where=str(target), remedy="Name another folder")
+        is_new = not target.exists()
         target.mkdir(parents=True, exist_ok=True)
-        save(capsule.graph, str(target / "model.onnx"))
-        write_arrays(target / "inputs.npz", dict(zip((node.name for node in capsule.graph.inputs), capsule.inputs)))
-        write_arrays(target / "expected.npz", dict(zip(capsule.graph.output_names, capsule.expected)))
+        try:
+            with tempfile.TemporaryDirectory(prefix=PREFIX, dir=target) as aside:
+                _write_files(capsule, Path(aside))
+                for path in Path(aside).iterdir():
+                    path.rename(target / path.name)
+        except BaseException:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    target.rmdir()
+            raise
     except OSError as error:
         raise AcceleratorError(f"the capsule cannot be written: {error.strerror or error}", where=str(target)) from error
+    return target
+
+
+def _write_files(capsule: Capsule, folder: Path) -> None:
+    """Write all files into a folder that is there and empty."""
     from importlib import resources
 
+    save(capsule.graph, str(folder / "model.onnx"))
+    write_arrays(folder / "inputs.npz", dict(zip((node.name for node in capsule.graph.inputs), capsule.inputs)))
+    write_arrays(folder / "expected.npz", dict(zip(capsule.graph.output_names, capsule.expected)))
     script = resources.files("accelerators.capsules").joinpath("run.py.txt").read_text("utf-8")
-    write_text(target / "run.py", script)
-    write_text(target / "requirements.txt", "\n".join(_requirements(capsule)) + "\n")
-    write_text(target / "capsule.json", json.dumps(_described(capsule), indent=1) + "\n")
-    return target
+    write_text(folder / "run.py", script)
+    write_text(folder / "requirements.txt", "\n".join(_requirements(capsule)) + "\n")
+    write_text(folder / "capsule.json", json.dumps(_described(capsule), indent=1) + "\n")
 
 
 def _described(capsule: Capsule) -> dict[str, Any]:

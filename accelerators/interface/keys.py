@@ -93,6 +93,14 @@ def positive(value: Any) -> int:
     return number
 
 
+def natural(value: Any) -> int:
+    """A whole number, zero or more."""
+    number = _whole(value)
+    if number is None:
+        raise BadValue("Give a whole number from 0 on")
+    return number
+
+
 def seconds(value: Any) -> float:
     """A time that is more than nothing, and that a lock or a socket can wait."""
     with contextlib.suppress(TypeError, ValueError):
@@ -113,6 +121,15 @@ def mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise BadValue("Give a dictionary")
     return dict(value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Read a list of texts; a text is no list of its letters."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        listed = tuple(value)
+        if all(isinstance(item, str) for item in listed):
+            return listed
+    raise BadValue("Give a list of strings")
 
 
 def text(value: Any) -> str:

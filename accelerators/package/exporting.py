@@ -17,6 +17,7 @@ from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 from accelerators.interface.skeleton import skeleton
 from accelerators.package.arrays import WEIGHTS, ArrayWriter
 from accelerators.package.container import checked_key, writing
+from accelerators.package.imported_report import MEMBER
 from accelerators.package.plan import plan_of
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import WriteError
@@ -63,7 +64,7 @@ class _Exporting:
                 self.rows.append(self.unit(unit, len(self.rows)))
             calls[node] = self.numbers[id(unit.compiled)]
         self.members["plan.onnx"] = self.onnx(plan_of(self.model.graph, calls))
-        self.members["report.json"] = json.dumps(self.model.report.to_dict(), default=str).encode()
+        self.members[MEMBER] = json.dumps(self.model.report.to_dict(), default=str).encode()
 
     def manifest(self) -> dict[str, Any]:
         """The manifest, which tells the importer all that it needs."""

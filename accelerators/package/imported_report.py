@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
+from accelerators.package.container import Package
+from accelerators.package.errors import PackageError
 from accelerators.placement.placement import NoSuchNode
+from accelerators.process.json_form import form_error
 from graph.errors import did_you_mean
 from graph.words import counted
+
+MEMBER = "report.json"
+"""The member of a package that holds the exporter's report."""
+
+_FORM = {
+    "model": str,
+    "subgraphs": [{"name": str, "device": str, "ops": int}],
+    "placement": {"devices": [str], "nodes": {str: str}, "refusals": {str: {str: str}}},
+    "notes": [str],
+}
+"""The part of a report that is read again; the rest is handed on as it is."""
+
+
+def read_report(package: Package) -> dict[str, Any]:
+    """The exporter's report; PackageError unless it has the form that is read here."""
+    try:
+        data = json.loads(bytes(package.member(MEMBER)))
+        wrong = form_error(data, _FORM)
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if wrong is not None:
+        cause = f"its report is not what this version of Partita writes: {wrong}"
+        raise PackageError(cause, where=package.where, remedy="Export the model again")
+    return dict(data)
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
@@ -17,28 +45,27 @@ class ImportedReport:
     """`model.report` of an imported model: the words of the exporter's report."""
 
     data: Mapping[str, Any]
-    """The exporter's compile report as plain data."""
-    notes: tuple[str, ...]
+    """The exporter's compile report as plain data, as `read_report` returns it."""
+    notes: tuple[str, ...] = ()
     """Notes about the import: which subgraphs were compiled anew, and why."""
 
     def why(self, node: str) -> str:
         """The device of the node, and why it is not on the preferred devices."""
-        placement = self.data.get("placement", {})
-        known = placement.get("nodes", {})
-        if node not in known:
-            where = f"model {self.data.get('model')!r}"
-            raise NoSuchNode(f"there is no op node {node!r}", where=where, remedy=did_you_mean(node, known))
-        refused = placement.get("refusals", {}).get(node, {})
+        placement = self.data["placement"]
+        if node not in placement["nodes"]:
+            where = f"model {self.data['model']!r}"
+            raise NoSuchNode(f"there is no op node {node!r}", where=where, remedy=did_you_mean(node, placement["nodes"]))
         head = f"{node} is on {placement['nodes'][node]}"
+        refused = placement["refusals"].get(node, {})
         return "\n".join([head, *(f"  not on {device}: {reason}" for device, reason in refused.items())])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return {**self.data, "notes": [*self.data.get("notes", ()), *self.notes]}
+        return {**self.data, "notes": [*self.data["notes"], *self.notes]}
 
     def __str__(self) -> str:
-        rows = [f"  {row['name']} on {row['device']}: {counted(row['ops'], 'op')}" for row in self.data.get("subgraphs", ())]
-        return "\n".join([f"{self.data.get('model')}: imported, {counted(len(rows), 'subgraph')}", *rows, *self.notes])
+        rows = [f"  {row['name']} on {row['device']}: {counted(row['ops'], 'op')}" for row in self.data["subgraphs"]]
+        return "\n".join([f"{self.data['model']}: imported, {counted(len(rows), 'subgraph')}", *rows, *self.notes])
 
     def __repr__(self) -> str:
-        return f"<ImportedReport of {self.data.get('model')!r}>"
+        return f"<ImportedReport of {self.data['model']!r}>"

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from accelerators.interface.skeleton import DOMAIN, OP
 from graph.build import CALL, CALL_DOMAIN
+from graph.errors import TypeMismatch
 from graph.graph import Graph
 from graph.node import Node
 from graph.rewrite import Rewriter, rewrite
+from graph.words import counted
+from passes.symbols import merged
 
 
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
@@ -26,7 +29,8 @@ def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:
 
 
 def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str, int]]:
-    """The graph of a compiled model again, and by call name the number of its subgraph."""
+    """The graph of a compiled model again, and by call name the number of its subgraph; an error where a body has other inputs or
+    outputs than its call."""
     numbers: dict[str, int] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -34,9 +38,31 @@ def graph_of(plan: Graph, bodies: Mapping[int, Graph]) -> tuple[Graph, dict[str,
             rewriter.keep(node)
             return
         number = int(node.attrs["unit"])
+        _require_fit(node, bodies[number])
         numbers[node.name] = number
         rewriter.keep(node, rewriter.rebuilt(node, op=CALL, domain=CALL_DOMAIN, subgraph=bodies[number], attrs={}))
 
     restored = rewrite(plan, visit)
     opsets = {domain: version for domain, version in restored.opsets.items() if domain != DOMAIN}
     return restored.evolve(opsets=opsets), numbers
+
+
+def _require_fit(call: Node, body: Graph) -> None:
+    """TypeMismatch if the types of the call contradict those of its body; unknown types and sizes contradict nothing."""
+    sides = {
+        "input": ([None if entry is None else entry.type for entry in call.inputs], [node[0].type for node in body.inputs]),
+        "output": (call.output_types, [entry.type for entry in body.outputs]),
+    }
+    for side, (outside, inside) in sides.items():
+        if len(outside) != len(inside):
+            cause = f"the call has {counted(len(outside), side)} and its body {len(inside)}"
+            raise TypeMismatch(cause, where=f"call {call.name!r}", remedy=_REMEDY)
+        for number, types in enumerate(zip(outside, inside, strict=True)):
+            try:
+                merged(*types)
+            except TypeMismatch as error:
+                cause = f"{side} {number} of the call and of its body: {error.cause}"
+                raise TypeMismatch(cause, where=f"call {call.name!r}", remedy=_REMEDY) from None
+
+
+_REMEDY = "Do not trust the file, or export the model again"

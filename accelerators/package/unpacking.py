@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from accelerators.isolation import in_its_place
 from accelerators.package.arrays import WEIGHTS, read_array
 from accelerators.package.container import Package, checked_key
 from accelerators.package.errors import PackageError
-from accelerators.package.imported_report import ImportedReport
+from accelerators.package.imported_report import ImportedReport, read_report
 from accelerators.package.plan import graph_of
 from accelerators.running.compiled_model import CompiledModel
 from graph.errors import PartitaError
@@ -63,8 +62,8 @@ class _Importing:
         self.config = config
         self.recompile = recompile
         self.arrays = np.frombuffer(package.member(WEIGHTS), np.uint8)
-        self.report: dict[str, Any] = dict(json.loads(bytes(package.member("report.json"))))
-        self.model = str(self.report.get("model", ""))
+        self.report = read_report(package)
+        self.model: str = self.report["model"]
         self.notes: list[str] = []
         self.misfits: list[str] = []
         self.taken: set[str] = set()

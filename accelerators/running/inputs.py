@@ -12,10 +12,14 @@ import numpy as np
 
 from accelerators.arrays.on_device import DeviceArray, on_device
 from accelerators.errors import InputError, RunError
+from accelerators.interface.keys import Key, natural
 from graph.errors import TypeMismatch, did_you_mean
 from graph.graph import Graph
 from graph.types import Array, Dim, SequenceType, TensorType, Type, numpy_dtype
 from passes.infer.contract import Contract, shapes_of
+
+SEED = Key(0, natural)
+"""The seed of arrays that are made up."""
 
 _KIND = {"u": 1, "i": 1, "f": 2, "c": 3}
 """The ranks of Python's own numbers: one may become another of the same rank or of a higher one."""
@@ -66,7 +70,7 @@ class InputChecker:
 
     def made_up(self, seed: int = 0, size: int = 1) -> list[Any]:
         """Arrays that fit: random numbers, ones for integers; `size` for sizes that are not known."""
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(SEED.read("seed", seed, self._where))
         return [_example(spec, random, size, self._where) for spec in self.specs]
 
     def arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:

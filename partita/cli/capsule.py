@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     folder = pt.capsule(
         graph,
         arguments.output,
-        int(arguments.subgraph) if arguments.subgraph.isdigit() else arguments.subgraph,
+        _subgraph(arguments.subgraph),
         arguments.devices,
         given or None,
         against=arguments.against,
@@ -59,3 +59,8 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.write_json({"folder": str(folder), "files": files})
     screen.show(f"{folder}: {', '.join(files)}")
     return exits.OK
+
+
+def _subgraph(text: str) -> int | str:
+    """The number of a subgraph, or its name; no model has more than a million."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else text

@@ -5,7 +5,6 @@ NODE is a node's name, or that of a value that it makes. Of a compiled model: wh
 from __future__ import annotations
 
 import argparse
-import json
 
 import partita as pt
 from accelerators.interface.device_list import asked_devices
@@ -128,10 +127,10 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """From the words that the exporter left; nothing is loaded."""
-    from accelerators.package.imported_report import ImportedReport
+    from accelerators.package.imported_report import ImportedReport, read_report
 
     with reading_package(arguments) as package:
-        why = ImportedReport(json.loads(bytes(package.member("report.json"))), ()).why(arguments.node)
+        why = ImportedReport(read_report(package)).why(arguments.node)
     screen.write_json({"node": arguments.node, "text": why})
     screen.show(why)
     return exits.OK

@@ -13,7 +13,9 @@ from accelerators import AcceleratorError, CompiledModel, compile
 from accelerators.building.units import Unit
 from accelerators.capsules.anonymous import anonymous as made_anonymous
 from accelerators.capsules.capsule import Capsule, device_class, told_config, write_capsule
+from accelerators.interface.keys import Key, callback, texts
 from accelerators.process.ending import at_a_device
+from accelerators.running.inputs import SEED
 from graph.errors import PartitaError, did_you_mean
 from graph.graph import Graph
 from graph.logs import logger
@@ -53,6 +55,10 @@ def capsule(
     is listed before anything is written: `review` is called with the lines, and stops it by an exception; without it they are
     logged. Attributes of custom ops whose text is to stay are named in `keep`."""
     check_tolerance(tolerance, "capsule")
+    seed = SEED.read("seed", seed, "capsule")
+    keep = Key((), texts).read("keep", keep, "capsule")
+    review = Key(None, callback).read("review", review, "capsule")
+    target = _path(folder)
     trusted = Trusted(against)
     if isinstance(source, Fault):
         kept = _of_fault(source)
@@ -63,7 +69,18 @@ def capsule(
     if anonymous:
         kept, stays = _anonymous(kept, trusted, seed, keep)
         (review or _log)(stays)
-    return write_capsule(kept, Path(folder))
+    return write_capsule(kept, target)
+
+
+def _path(folder: Any) -> Path:
+    """The folder that the caller names."""
+    if not isinstance(folder, (str, bytes, os.PathLike)):
+        cause = f"a folder is a path, not {type(folder).__name__}"
+    elif "\0" in os.fsdecode(folder):
+        cause = f"there is a zero in the name {folder!r:.80}"
+    else:
+        return Path(os.fsdecode(folder))
+    raise AcceleratorError(cause, where="capsule, option folder", remedy="Name another folder")
 
 
 def _of_fault(fault: Fault) -> Capsule:
@@ -99,15 +116,15 @@ def _number(units: Sequence[Unit], subgraph: int | str) -> int:
         return subgraph
     if subgraph in names:
         return names.index(str(subgraph))
-    remedy = did_you_mean(str(subgraph), names) or f"They are 0 to {len(names) - 1}: {', '.join(names[:8])}"
-    raise AcceleratorError(f"there is no subgraph {subgraph!r}", where="capsule, option subgraph", remedy=remedy)
+    remedy = did_you_mean(f"{subgraph!s:.80}", names) or f"They are 0 to {len(names) - 1}: {', '.join(names[:8])}"
+    raise AcceleratorError(f"there is no subgraph {subgraph!r:.80}", where="capsule, option subgraph", remedy=remedy)
 
 
 def _tolerance(kept: Capsule, asked: float | None) -> float:
     """The error that is allowed: what was asked for, or else what the element types allow."""
     precision = str(kept.config.get("PRECISION") or "f32")
     differences = compare(kept.graph, kept.expected, kept.expected, asked, precision, inner=True)
-    return max((one.tolerance for one in differences), default=0.0)
+    return float(max((one.tolerance for one in differences), default=0.0))
 
 
 def _anonymous(kept: Capsule, trusted: Trusted, seed: int, keep: Sequence[str]) -> tuple[Capsule, list[str]]:

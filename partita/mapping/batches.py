@@ -13,7 +13,7 @@ import numpy as np
 
 from accelerators.errors import BadConfig, InputError
 from accelerators.importing import import_model
-from accelerators.interface.keys import Key, optional, positive
+from accelerators.interface.keys import Key, callback, optional, positive
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.inputs import InputChecker
 from partita.mapping.on_ray import ray_results
@@ -50,7 +50,16 @@ def map_batches(
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
     count = NUMBER.read("workers", workers, "map_batches") or len(os.sched_getaffinity(0))
     ahead = NUMBER.read("ahead", ahead, "map_batches")
-    return _results(iter(dataset), model, executor, count, ahead, progress or (lambda number: None), key)
+    progress = Key(None, callback).read("progress", progress, "map_batches") or (lambda number: None)
+    if not isinstance(model, (CompiledModel, str, os.PathLike)):
+        cause = f"a model is one that was compiled, or a file that its export wrote, not {type(model).__name__}"
+        raise BadConfig(cause, where="map_batches", remedy="Compile it first: pt.compile")
+    try:
+        items = iter(dataset)
+    except TypeError as error:
+        remedy = "Give what can be iterated over, such as a list of arrays"
+        raise BadConfig(f"{type(dataset).__name__} is no data set", where="map_batches", remedy=remedy) from error
+    return _results(items, model, executor, count, ahead, progress, key)
 
 
 def _results(

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from accelerators.compiling import compile as compiled
 from accelerators.errors import BadConfig, CompileError
+from accelerators.interface.device_list import asked_devices
 from accelerators.interface.keys import Key, optional, positive
 from accelerators.process.thread_pool import Pool
 from accelerators.running.compiled_model import CompiledModel
@@ -40,6 +41,9 @@ def compile_many(
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="compile_many", remedy=f"Use one of {', '.join(EXECUTORS)}")
     workers = Key(None, optional(positive)).read("workers", workers, "compile_many")
+    if not isinstance(models, Iterable) or isinstance(models, (str, bytes, Graph)):
+        raise BadConfig(f"models are a list, not {type(models).__name__}", where="compile_many", remedy="Write [model]")
+    asked_devices(device)
     graphs = [model if isinstance(model, Graph) else load(model) for model in models]
     if executor != "serial":
         _fill_cache(graphs, device, config or {}, executor, workers)
@@ -58,19 +62,19 @@ def _fill_cache(
             paths.setdefault(sha256(path.read_bytes()).hexdigest(), path)
         if executor == "ray":
             models = {f"{graphs[int(path.stem)].name} ({path.stem})": path.read_bytes() for path in paths.values()}
-            compile_on_ray(models, _question(device, without_folders(config)), config, workers)
+            compile_on_ray(models, _question(device, config, folders=False), config, workers)
             return
         question = _question(device, config)
         with Pool(workers or len(os.sched_getaffinity(0))) as threads:
             list(threads.map(lambda path: _compile_elsewhere(path, question, graphs[int(path.stem)].name), paths.values()))
 
 
-def _question(device: str | Sequence[str] | None, config: Mapping[str, Any]) -> str:
-    """What another process is told."""
+def _question(device: str | Sequence[str] | None, config: Mapping[str, Any], folders: bool = True) -> str:
+    """What another process is told, with the folders of this machine or without."""
     devices = device if device is None or isinstance(device, str) else list(device)
     try:
-        return json.dumps({"device": devices, "config": config})
-    except TypeError as error:
+        return json.dumps({"device": devices, "config": config if folders else without_folders(config)})
+    except (TypeError, ValueError, RecursionError) as error:
         remedy = "Use executor='serial', or values that JSON can say"
         raise BadConfig(f"it cannot be told to another process: {error}", where="compile_many: config", remedy=remedy) from error
 

@@ -79,7 +79,7 @@ def _of_model(model: CompiledModel, profile: Profile | None, timeline: Timeline 
         scene = collector.scene(placement=report.placement, partition=report.partition, seconds=seconds)
     else:
         collector.notes += report.notes
-        scene = collector.scene(imported=report.data.get("placement", {}), seconds=seconds)
+        scene = collector.scene(imported=report.data["placement"], seconds=seconds)
     return attrs.evolve(scene, **at_work)
 
 

@@ -172,6 +172,53 @@ def test_no_file_of_the_users_is_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
 
 
+def test_a_capsule_that_fails_leaves_nothing_of_itself(tmp_path: Path) -> None:
+    x = pt.variable("x", "float32", (1, 4))
+    graph = pt.Graph([pt.op("SequenceConstruct", x, x, name="list")])
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "precious").write_text("mine")
+    for folder in ("there", "capsule", "capsule"):
+        with pytest.raises(pt.NotSupported, match="a list cannot be kept in a file of arrays"):
+            pt.capsule(graph, tmp_path / folder, 0, "reference")
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["there", "there/precious"]
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_a_tolerance_may_be_one_of_numpys_numbers(anonymous: bool, tmp_path: Path) -> None:
+    folder = pt.capsule(convolutions(), tmp_path / "capsule", 0, "reference", tolerance=np.float32(0.5), anonymous=anonymous)
+    assert json.loads((folder / "capsule.json").read_text())["tolerance"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "match"),
+    [
+        ("seed", [-1, 1.5, float("nan"), "x", None, []], "capsule: seed cannot be .*\n  Give a whole number from 0 on"),
+        ("tolerance", ["x", [], -1], "capsule: tolerance is .*\n  Give max"),
+        ("keep", [None, 5, "abc", [1], b"abc"], "capsule: keep cannot be .*\n  Give a list of strings"),
+        ("review", [5, "x"], "capsule: review cannot be .*\n  Give a function, or None"),
+        ("folder", [5, None], "capsule, option folder: a folder is a path, not"),
+        ("folder", ["\0", b"\0"], "capsule, option folder: there is a zero in the name"),
+        ("folder", ["x" * 300], "the capsule cannot be written: File name too long"),
+    ],
+)
+def test_what_an_option_of_a_capsule_cannot_be(option: str, values: list[Any], match: str, tmp_path: Path) -> None:
+    for value in values:
+        options: dict[str, Any] = {"folder": tmp_path / "capsule", "devices": "reference", "anonymous": True, option: value}
+        with pytest.raises(pt.PartitaError, match=match):
+            pt.capsule(convolutions(), **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_may_be_named_by_bytes(tmp_path: Path) -> None:
+    assert pt.capsule(convolutions(), bytes(tmp_path / "capsule"), devices="reference") == tmp_path / "capsule"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["²", "9" * 5000, "-1"])
+def test_the_verb_is_given_a_subgraph_that_is_not_there(partita: Command, model: str, name: str) -> None:  # noqa: F811
+    done = partita(f"capsule {model} --devices reference --subgraph={name} -o kept")
+    assert done.status == 1 and f"there is no subgraph '{name}"[:60] in done.err
+
+
 @pytest.mark.slow
 def test_resnet_with_a_fault_is_wrong_in_an_empty_environment_too(tmp_path: Path) -> None:
     """Takes some minutes, and asks pip's index for what Partita needs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,17 @@ def test_what_cannot_be_asked_for_is_an_error() -> None:
         pt.compile_many([], "cpu", workers="two")  # type: ignore[arg-type]
     with pytest.raises(pt.BadConfig, match="compile_many: config: it cannot be told to another process"):
         pt.compile_many([graph(4)], "cpu", {"PROGRESS": print})
+    circular: dict[str, Any] = {}
+    circular["cpu"] = circular
+    for executor in ("processes", "ray"):
+        with pytest.raises(pt.BadConfig, match="compile_many: config: it cannot be told to another process"):
+            pt.compile_many([graph(4)], "reference", circular, executor=executor)
+    others: list[Any] = [5, None, "model.onnx", graph(4)]
+    for other in others:
+        with pytest.raises(pt.BadConfig, match=f"compile_many: models are a list, not {type(other).__name__}\n  Write"):
+            pt.compile_many(other, "reference")
+    with pytest.raises(pt.AcceleratorError, match="device 5: it is neither a string nor a list of names"):
+        pt.compile_many([graph(4)], others[0])
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here")

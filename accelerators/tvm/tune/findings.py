@@ -15,11 +15,12 @@ from typing import Any
 
 import attrs
 
-from accelerators.cache.folder import chosen_folder, private_folder
+from accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
 from accelerators.cache.store import Store
 from accelerators.errors import AcceleratorError
 from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_regular
+from accelerators.process.json_form import form_error
+from accelerators.process.regular import open_private
 from accelerators.tvm.machine.machine import Machine
 from accelerators.tvm.run.runtime import version
 
@@ -76,7 +77,7 @@ def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -
     path = _path(folder, machine)
     with Store(folder).locked(path.stem):
         known = {**_read(path), digest_of(key): choices}
-        private_folder(path.parent)
+        inner_folder(path.parent)
         rows = {name: attrs.asdict(row) for name, row in sorted(known.items())}
         with replacing(path, 0o600) as file:
             file.write(json.dumps({"machine": str(machine), "kernels": rows}, indent=1).encode())
@@ -96,17 +97,22 @@ def _path(folder: Path, machine: Machine) -> Path:
 def _read(path: Path) -> dict[str, Found]:
     """The file's findings; none if there is no such file, or it is not whole."""
     try:
+        refuse_link(path.parent)
         state = os.stat(path)
         return dict(_parsed(path, state.st_mtime_ns, state.st_size))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, AcceleratorError):
         return {}
 
 
 @cache
 def _parsed(path: Path, _time: int, _size: int) -> Findings:
-    with open_regular(path) as file:
+    with open_private(path) as file:
         rows = json.load(file)["kernels"]
-    return {name: Found(**row) for name, row in rows.items()}
+    return {name: Found(*(row[part] for part in _FORM)) for name, row in rows.items() if form_error(row, _FORM) is None}
+
+
+_FORM = {"choices": {str: str}, "seconds": float, "before": float, "tried": int}
+"""A row; one that has another form, from a damaged or forged file, is passed over."""
 
 
 @cache

@@ -16,6 +16,8 @@ from accelerators.cache import answers, clear, explain, list_entries
 from accelerators.cache.damage import Damaged
 from accelerators.cache.store import MAGIC, Store
 from accelerators.tvm.tune import findings
+from partita.cli import exits
+from partita.cli.main import main
 from tests.accelerators.package.models import run
 from tests.graphs.networks import small_net
 
@@ -148,7 +150,8 @@ def forge(path: Path, words: bytes, code: bytes) -> None:
     [
         {"weights": [[]]}, {"weights": 5}, {"weights": [["{name}", 0, "float32", [2**70]]]},
         {"weights": [["{name}", 0, "float32", [-1]]]}, {"weights": [["{name}", -4, "float32", [1]]]},
-        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
+        {"names": 5}, {"names": [[1]]}, {"names": []}, {"work": [[1, 2]]}, {"work": [["k", [], 10**400, False]]},
+        {"seconds": "x"}, {"because": ...}, {"work": ...}, ...,
     ],
     ids=str,
 )
@@ -165,6 +168,34 @@ def test_a_forged_entry_is_made_anew(change, compiles, cache_home):
     np.testing.assert_array_equal(run(small_net()), y)
     np.testing.assert_array_equal(run(small_net()), y)
     assert len(compiles) == 2, "once more, and not every time"
+
+
+NEIGHBOURS: list[bytes | dict[str, object]] = [
+    b"{nope", b"\xff\xfe", b'{"a": ' + b"9" * 6000 + b"}", b"[" * 200_000,
+    {"ops": [[1], {}]}, {"model": [1]}, {"subgraph": None}, {"names": 5}, {"seconds": "x"}, {"made": "x"}, {"made": 10**400},
+    {"because": {}}, {"changed": [[{}]]}, {"key": {"device": None}}, {"key": {"options": [1], "target": None}}, {"key": 5},
+]
+
+
+@pytest.mark.parametrize("change", NEIGHBOURS, ids=lambda change: f"{change!r:.30}")
+def test_a_badly_formed_neighbour_stops_nobody(change, compiles, cache_home):
+    """Some kept `cpu` from compiling new models, and ended `partita cache ls` with 70."""
+    pt.compile(one_op("Neg"), "cpu")
+    (path,) = (cache_home / "entries").iterdir()
+    words = change
+    if isinstance(change, dict):
+        meta = dict(Store(cache_home).meta(path.name))
+        if isinstance(change.get("key"), dict):
+            change = {"key": meta["key"] | change["key"]}
+        words = json.dumps(meta | change).encode()
+    forge(path, words, b"")
+    assert list_entries() == []
+    assert "no such entries" in explain()
+    assert main(["cache", "ls"]) == exits.OK
+    x = np.float32([-1, 2, -3, 4])
+    np.testing.assert_array_equal(pt.compile(one_op("Relu"), "cpu")(x)[0], [0, 2, 0, 4])
+    np.testing.assert_array_equal(pt.compile(one_op("Neg"), "cpu")(x)[0], -x)
+    assert len(compiles) == 3 and len(list_entries()) == 2
 
 
 @pytest.mark.parametrize("name", ["{outside}", "../outside", "../here/entries", "", ".", 7, ["x"], None])
@@ -213,6 +244,39 @@ def test_a_link_in_the_place_of_a_file_is_refused(part, compiles, cache_home, tm
     assert not any(path.is_symlink() for path in (cache_home / part).iterdir())
 
 
+@pytest.mark.parametrize("part", ["entries", "weights", "locks"])
+def test_a_link_in_the_place_of_a_folder_is_refused(part, cpu, cache_home, tmp_path):
+    """Old files in the folder that it leads to were removed as those of the cache."""
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o700)
+    (outside / "precious").write_text("mine")
+    cache_home.mkdir(parents=True, mode=0o700)
+    (cache_home / part).symlink_to(outside)
+    x = np.float32([-1, 2, -3, 4])
+    with pytest.warns(UserWarning, match=f"nothing is cached: cache folder '{cache_home / part}': it is a link"):
+        np.testing.assert_array_equal(pt.compile(one_op("Neg"), "cpu", {"CACHE_DIR": None})(x)[0], -x)
+    with pytest.raises(pt.BadConfig, match="it is a link"):
+        pt.compile(one_op("Neg"), "cpu", {"CACHE_DIR": str(cache_home)})
+    assert main(["cache", "clear"]) == exits.NO
+    assert [path.name for path in outside.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("reader", [answers, findings])
+def test_a_link_in_the_place_of_what_was_learnt_is_not_followed(reader, cpu, cache_home, tmp_path):
+    pt.compile(one_op("Neg"), "cpu")
+    words = json.dumps({"kernels": {"good": GOOD}, "Neg": True}).encode()
+    (tmp_path / "outside").mkdir(mode=0o700)
+    (tmp_path / "outside" / "file").write_bytes(
+        words if reader is findings else hashlib.sha256(words).hexdigest().encode() + words
+    )
+    (cache_home / reader.FOLDER).rename(tmp_path / "before") if (cache_home / reader.FOLDER).exists() else None
+    assert reader._read(tmp_path / "outside" / "file")
+    (cache_home / reader.FOLDER).symlink_to(tmp_path / "outside")
+    assert reader._read(cache_home / reader.FOLDER / "file") == {}
+    clear()
+    assert (tmp_path / "outside" / "file").exists()
+
+
 @pytest.mark.parametrize("part", ["entries", "weights"])
 def test_a_file_that_others_may_write_to_is_refused(part, compiles, cache_home):
     """Whoever may rename the cache's folder puts another in its place once it was looked at: the files in it are his."""
@@ -242,6 +306,31 @@ def test_findings_that_are_no_table_are_none(words, tmp_path):
     assert answers._read(path) == {}
     path.write_bytes(words)
     assert findings._read(path) == {}
+
+
+GOOD = {"choices": {"tile": "rows"}, "seconds": 1, "before": 2.0, "tried": 3}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"choices": 5}, {"choices": [1]}, {"choices": "ab"}, {"choices": None}, {"choices": {"a": [1]}}, {"seconds": "x"},
+        {"seconds": float("nan")}, {"before": 10**400}, {"before": None}, {"tried": []}, {"tried": True},
+    ],
+    ids=str,
+)
+def test_a_finding_of_another_form_is_passed_over(change, tmp_path):
+    """Choices that were no table kept `cpu` from compiling."""
+    path = tmp_path / "tuned"
+    path.write_text(json.dumps({"kernels": {"bad": GOOD | change, "good": GOOD}}))
+    assert findings._read(path) == {"good": findings.Found({"tile": "rows"}, 1, 2.0, 3)}
+
+
+def test_findings_are_no_link(tmp_path):
+    (tmp_path / "elsewhere").write_text(json.dumps({"kernels": {"good": GOOD}}))
+    (tmp_path / "tuned").symlink_to(tmp_path / "elsewhere")
+    assert findings._read(tmp_path / "tuned") == {}
+    assert findings._read(tmp_path / "elsewhere") != {}
 
 
 def test_the_reason_compares_with_entries_of_the_same_model_alone(compiles, cache_home):

@@ -6,13 +6,17 @@ import json
 import os
 import sys
 
+import numpy as np
 import onnx
 import pytest
 
 import partita as pt
 from accelerators import Key
 from accelerators.interface.registry import accelerator, device_names
+from accelerators.package.container import Package
 from accelerators.package.errors import PackageError
+from partita.cli import exits
+from partita.cli.main import main
 from tests.accelerators.hetero.small_devices import device
 from tests.accelerators.package.forging import forge
 from tests.graphs.networks import dynamic_net, inputs_of, small_net
@@ -168,6 +172,70 @@ def test_the_settings_of_the_model_are_checked_too(settings, match, exported, tm
         pt.import_model(evil)
 
 
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"subgraphs": None}, "subgraphs is no list"),
+        ({"subgraphs": [{"name": "a", "device": "cpu", "ops": "x"}]}, r"subgraphs\[0\].ops is 'x', which is no integer"),
+        ({"subgraphs": [{}]}, r"subgraphs\[0\] has no 'name'"),
+        ({"placement": None}, "placement is no table"),
+        ({"placement": {"devices": [], "nodes": [1], "refusals": {}}}, "placement.nodes is no table"),
+        ({"placement": {"devices": [None], "nodes": {}, "refusals": {}}}, r"placement.devices\[0\] is None, which is no text"),
+        ({"placement": {"devices": [], "nodes": {}, "refusals": {"relu1": {"cpu": 5}}}}, "placement.refusals.relu1.cpu is 5"),
+        ({"notes": None}, "notes is no list"),
+        ({"model": 5}, "model is 5, which is no text"),
+        ({"model": ...}, "it has no 'model'"),
+    ],
+)
+def test_a_report_of_another_form_is_refused_at_import(change, wrong, exported, tmp_path):
+    """`str(model.report)` and `report.why` raised a TypeError later."""
+    good = exported()
+    report = json.loads(bytes(Package(good, None).member("report.json"))) | change
+    words = json.dumps({key: value for key, value in report.items() if value is not ...}).encode()
+    evil = forge(good, tmp_path / "evil.partita", members={"report.json": words})
+    refused(evil, f"its report is not what this version of Partita writes: {wrong}")
+    assert main(["explain", str(evil), "relu1"]) == exits.NO
+
+
+def product(rows=2, depth=4, dtype="float32", names="x"):
+    first = pt.variable(names[0], dtype, (rows, depth))
+    second = pt.constant(np.ones((4, 8), dtype), name="w") if len(names) == 1 else pt.variable(names[1], dtype, (depth, 8))
+    return pt.Graph([pt.op("MatMul", first, second, name="mm")], name="net")
+
+
+def with_outputs(count):
+    x = pt.variable("x", "float32", (2, 4))
+    return pt.Graph([pt.op("Tile", x, pt.constant(np.int64([n, 3])), name=f"y{n}") for n in range(1, count + 1)], name="net")
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu", "onnxruntime"])
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (product(rows=64), r"input 0 of the call and of its body: float32\[2, 4\] and float32\[64, 4\] contradict each other"),
+        (product(dtype="float64"), r"input 0 of .*: float32\[2, 4\] and float64\[2, 4\] contradict each other"),
+        (product(names="xy"), "the call has 1 input and its body 2"),
+        (with_outputs(2), "the call has 1 output and its body 2"),
+        (with_outputs(1), "output 0 of .*contradict"),
+        (pt.Graph([pt.op("Relu", pt.variable("x", "float32", (2, 2, 2)))]), "input 0 of .*contradict"),
+    ],
+)
+def test_a_body_fits_the_plan_around_it(name, body, match, exported, tmp_path):
+    """The model told of outputs of (2, 8), and gave others of (2, 12)."""
+    if name not in usable_devices():
+        pytest.skip(f"there is no {name} here")
+    good, other = exported(name, product()), tmp_path / "other.partita"
+    pt.compile(body, "reference").export(other)
+    members = {member: bytes(Package(other, None).member(member)) for member in ("bodies/0.onnx", "weights")}
+
+    def without_code(manifest):
+        manifest["units"][0].update(code=None, weights=[], any_size=None)
+
+    refused(forge(good, tmp_path / "evil.partita", without_code, members), match)
+    fitting = {member: bytes(Package(good, None).member(member)) for member in members}
+    pt.import_model(forge(good, tmp_path / "fine.partita", without_code, fitting))
+
+
 def test_a_folder_for_pictures_is_not_taken_from_the_file(exported, tmp_path):
     folder = {"dot_folder": str(tmp_path / "evil"), "parallel": None}
     evil = forge(exported(), tmp_path / "evil.partita", lambda manifest: manifest.update(settings=folder))
@@ -190,8 +258,6 @@ def test_a_body_names_no_file(location, exported, tmp_path):
     (tmp_path / "secret").write_bytes(bytes(4096))
     os.symlink(tmp_path / "secret", tmp_path / "link")
     good = exported()
-    from accelerators.package.container import Package
-
     package = Package(good, None)
     body = onnx.ModelProto.FromString(bytes(package.member("bodies/0.onnx")))
     tensor = body.graph.initializer[0]
@@ -217,8 +283,6 @@ def test_model_metadata_do_not_reach_an_engine(exported, tmp_path):
     if "onnxruntime" not in usable_devices():
         pytest.skip("there is no onnxruntime here")
     from accelerators.engines.model import engine_model
-    from accelerators.package.container import Package
-
     good = exported("onnxruntime")
     package = Package(good, None)
     body = onnx.ModelProto.FromString(bytes(package.member("bodies/0.onnx")))
@@ -261,8 +325,6 @@ def test_an_import_of_a_package_without_code_opens_no_other_file(exported, tmp_p
 
 
 def test_what_a_good_package_states_is_values_alone(exported):
-    from accelerators.package.container import Package
-
     for name in [name for name in usable_devices() if name != "cuda"]:
         graph = small_net()
         pt.compile(graph, name, {"CACHE_DIR": "off"}).export("made.partita")

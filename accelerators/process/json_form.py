@@ -1,0 +1,38 @@
+"""The form of JSON data that somebody else may have written, checked once where it is read."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+Form = type | list[Any] | dict[Any, Any]
+"""`str`, `int`, `bool`, or `float` for any finite number; `[form]` for a list of such values; `{name: form}` for a table with at
+least these names, `{str: form}` for one with any names."""
+
+
+def form_error(value: Any, form: Form, path: str = "") -> str | None:
+    """The first part of the value that has another form, in words; None if all have theirs."""
+    if isinstance(form, list):
+        if not isinstance(value, list):
+            return f"{path or 'it'} is no list"
+        parts = [(item, form[0], f"{path}[{number}]") for number, item in enumerate(value)]
+    elif isinstance(form, dict):
+        if not isinstance(value, dict):
+            return f"{path or 'it'} is no table"
+        wanted = dict.fromkeys(value, form[str]) if str in form else form
+        missing = next((name for name in wanted if name not in value), None)
+        if missing is not None:
+            return f"{path or 'it'} has no {missing!r}"
+        parts = [(value[name], inner, f"{path}.{name}".lstrip(".")) for name, inner in wanted.items()]
+    else:
+        return None if _is(value, form) else f"{path or 'it'} is {value!r:.40}, which is no {_WORDS[form]}"
+    return next((error for part in parts if (error := form_error(*part)) is not None), None)
+
+
+_WORDS = {str: "text", int: "integer", float: "finite number", bool: "truth value"}
+
+
+def _is(value: Any, form: type) -> bool:
+    if form is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return type(value) is form
