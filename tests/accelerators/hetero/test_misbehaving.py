@@ -118,6 +118,33 @@ def test_a_size_that_the_model_states_by_a_symbol_is_named_with_the_input_that_h
     assert [y.shape for y in right(X)] == [(4,), (6,)]
 
 
+LOOP = """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3] x, int64 m) => (float[N,3] y, float[K,N,3] z) {
+y, z = Loop<body = b (int64 i, bool go, float[M,3] s) => (bool on, float[M,3] t, float[M,3] u)
+{ on = Identity(go) t = Relu(s) u = Neg(s) }>(m, , x) }"""
+SCAN = """<ir_version: 8, opset_import: ["" : 18]> g (float[N] x, float[K,N] r) => (float[N] y, float[K,N] z) {
+y, z = Scan<num_scan_inputs = 1, body = b (float[M] s, float[M] a) => (float[M] t, float[M] u)
+{ t = Relu(s) u = Neg(a) }>(x, r) }"""
+
+
+@pytest.mark.parametrize("device", ["reference", "HETERO:onnxruntime,reference"])
+def test_a_loop_without_turns_gives_empty_values(device):
+    import onnx
+
+    if "onnxruntime" in device:
+        pytest.importorskip("onnxruntime")
+    loop = pt.compile(pt.load(onnx.parser.parse_model(LOOP)), device)
+    x = np.ones((2, 3), np.float32)
+    empty = (0, 2, 3) if device == "reference" else (0, 0, 3)  # onnxruntime takes M for 0.
+    assert [loop(x, np.array(turns))["z"].shape for turns in (0, -1, 2)] == [empty, empty, (2, 2, 3)]
+
+
+def test_a_scan_of_nothing_gives_empty_values():
+    import onnx
+
+    scan = pt.compile(pt.load(onnx.parser.parse_model(SCAN)), "reference")
+    assert [scan(np.ones(3, np.float32), np.ones((rows, 3), np.float32))["z"].shape for rows in (0, 2)] == [(0, 3), (2, 3)]
+
+
 # -- questions and configuration --------------------------------------------------------------------------
 
 
