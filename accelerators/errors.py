@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graph.errors import PartitaError
+from graph.words import error_in_words, in_code
 
 
 class AcceleratorError(PartitaError):
@@ -83,20 +84,7 @@ def asking(where: str) -> Iterator[None]:
 
 def raised(error: Exception, where: str) -> AcceleratorError:
     """The error of a device that is none of ours, as one of ours."""
-    return AcceleratorError(f"it raised {type(error).__name__}: {in_words(error)}", where=where)
-
-
-MOST = 100_000
-"""The letters of an error's message that are handed on."""
-
-
-def in_words(value: object) -> str:
-    """The value's own words, up to MOST letters; a device's error may have none."""
-    try:
-        words = str(value)
-    except Exception as error:  # noqa: BLE001  whatever a device's class raises
-        return f"(its message cannot be read: {type(error).__name__})"
-    return words if len(words) <= MOST else f"{words[:MOST]}..."
+    return AcceleratorError(f"it raised {error_in_words(error)}", where=where)
 
 
 MEND = "Mend the device's own code"
@@ -161,7 +149,7 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         odd = [item for item in result if not isinstance(item, items)] if items is not object else []
         if odd:
-            cause = f"it returned {odd[0]!r:.60} in a {type(result).__name__} of {items.__name__}"
+            cause = f"it returned {in_code(odd[0])} in a {type(result).__name__} of {items.__name__}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         return result
 

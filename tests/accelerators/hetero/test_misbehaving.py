@@ -9,6 +9,7 @@ import pytest
 
 import partita as pt
 from accelerators import Accelerator, CompiledSubgraph
+from accelerators.errors import DeviceMistake
 from accelerators.interface.registry import accelerator
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
@@ -372,6 +373,37 @@ def test_rows_of_a_profile_are_rows(rows):
         model = pt.compile(g, "odd", {"PERF_COUNT": True})
         with pytest.raises(pt.PartitaError, match="subgraph 'odd_0' on 'odd'.*profile_rows"):
             model.profile(X)
+
+
+class Wordless(Exception):
+    """An error, or a value, that cannot be written."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+def wordless(*_, **__):
+    raise Wordless
+
+
+def test_errors_and_values_without_words_are_told_all_the_same():
+    class Rows(returning(list)):
+        def profile_rows(self):
+            return [Wordless()]
+
+    unread = "Wordless: (its message cannot be read: RuntimeError)"
+    with device("odd", compile=wordless), pytest.raises(pt.PartitaError) as caught:
+        pt.compile(alternating(), "odd")
+    assert unread in str(caught.value)
+    with device("odd", subgraph_type=returning(wordless)), pytest.raises(pt.RunError) as caught:
+        pt.compile(alternating(), "odd")(X)
+    assert caught.value.cause == unread
+    with device("odd", supports=lambda *_: Wordless()), pytest.raises(DeviceMistake, match="a Wordless that cannot be written"):
+        pt.query(alternating(), "HETERO:odd,reference")
+    with device("odd", subgraph_type=Rows), pytest.raises(DeviceMistake, match="a Wordless that cannot be written"):
+        pt.compile(alternating(), "odd", {"PERF_COUNT": True}).profile(X)
 
 
 def test_compile_completes_a_partial_configuration():
