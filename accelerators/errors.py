@@ -112,8 +112,11 @@ Kinds = tuple[type, ...]
 """The types that a hook may return; none where anything will do."""
 
 
-_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str}
+_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str, "identity": str, "meaning": str}
 """The type of what a hook's list holds, or of the keys of its mapping."""
+
+_VALUES: Mapping[str, Kinds] = {"identity": (str, int, float, type(None))}
+"""The types of the values of a hook's mapping, which is written to files."""
 
 
 def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
@@ -126,7 +129,7 @@ def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], st
 
 def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
     """The method, whose errors name the hook and its owner."""
-    items = _ITEMS.get(hook, object)
+    items, values = _ITEMS.get(hook, object), _VALUES.get(hook, ())
 
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -144,13 +147,20 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
                 mine = DeviceMistake(mine.cause, where=mine.where, remedy=MEND)
             raise mine from error
         if kinds and not isinstance(result, kinds):
-            words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-            cause = f"it returned {type(result).__name__}, not {words}"
+            cause = f"it returned {type(result).__name__}, not {_listed(kinds)}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         odd = [item for item in result if not isinstance(item, items)] if items is not object else []
         if odd:
             cause = f"it returned {in_code(odd[0])} in a {type(result).__name__} of {items.__name__}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
+        for key, value in result.items() if values else ():
+            if not isinstance(value, values):
+                cause = f"it returned {in_code(value)} for {key!r}, not {_listed(values)}"
+                raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         return result
 
     return called
+
+
+def _listed(kinds: Kinds) -> str:
+    return " or ".join(dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in kinds))

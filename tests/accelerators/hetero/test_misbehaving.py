@@ -375,6 +375,20 @@ def test_rows_of_a_profile_are_rows(rows):
             model.profile(X)
 
 
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"identity": lambda *_: {"driver": np.int64(3)}}, "identity of device 'odd': it returned .*3.* for 'driver', not str"),
+        ({"identity": lambda *_: {3: "driver"}}, "identity of device 'odd': it returned 3 in a dict of str"),
+        ({"meaning": lambda *_: {3: ""}, "may_cache": lambda *_: True}, "meaning of device 'odd': it returned 3 in a dict"),
+        ({"may_cache": lambda *_: np.zeros(2)}, "may_cache of device 'odd': it returned ndarray, not bool"),
+    ],
+)
+def test_hooks_of_the_cache_return_what_can_be_written(members, message, tmp_path):
+    with device("odd", findings=lambda self: {}, **members), pytest.raises(DeviceMistake, match=message):
+        pt.compile(alternating(), "odd", {"CACHE_DIR": str(tmp_path)})
+
+
 class Wordless(Exception):
     """An error, or a value, that cannot be written."""
 
