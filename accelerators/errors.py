@@ -82,7 +82,7 @@ def asking(where: str) -> Iterator[None]:
         raise raised(error, where) from error
 
 
-def raised(error: Exception, where: str) -> AcceleratorError:
+def raised(error: BaseException, where: str) -> AcceleratorError:
     """The error of a device that is none of ours, as one of ours."""
     return AcceleratorError(f"it raised {error_in_words(error)}", where=where)
 
@@ -94,7 +94,7 @@ _MISTAKES = (AttributeError, KeyError, NameError, TypeError)
 """The errors that code raises which is wrong, whatever it is given."""
 
 
-def is_own_mistake(error: Exception, cls: type) -> bool:
+def is_own_mistake(error: BaseException, cls: type) -> bool:
     """True if such an error is raised in the package of a class that is not one of ours. A library that it calls may use it to
     say what it cannot do."""
     if not isinstance(error, _MISTAKES) or is_ours(cls) or error.__traceback__ is None:
@@ -141,7 +141,9 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
                 error.where = error.where.removeprefix(whose).removeprefix(", ") or None
             error.within(f"{hook} of {whose}")
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and is_ours(type(self)):
+                raise  # It came from outside, such as a handler of signals.
             mine = raised(error, f"{hook} of {owner(self)}")
             if is_own_mistake(error, type(self)):
                 mine = DeviceMistake(mine.cause, where=mine.where, remedy=MEND)

@@ -389,6 +389,17 @@ def test_hooks_of_the_cache_return_what_can_be_written(members, message, tmp_pat
         pt.compile(alternating(), "odd", {"CACHE_DIR": str(tmp_path)})
 
 
+def leaving(*_, **__):
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("hook", ["supports", "query", "stages", "transform"])
+def test_a_hook_that_ends_the_program_is_an_error(hook):
+    message = f"{hook} of device 'odd': it raised SystemExit: 3"
+    with device("odd", **{hook: leaving}), pytest.raises(pt.AcceleratorError, match=message):
+        pt.query(alternating(), "HETERO:odd,reference")
+
+
 class Wordless(Exception):
     """An error, or a value, that cannot be written."""
 
