@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graph.errors import PartitaError
+from graph.words import error_in_words, in_code
 
 
 class AcceleratorError(PartitaError):
@@ -81,22 +82,9 @@ def asking(where: str) -> Iterator[None]:
         raise raised(error, where) from error
 
 
-def raised(error: Exception, where: str) -> AcceleratorError:
+def raised(error: BaseException, where: str) -> AcceleratorError:
     """The error of a device that is none of ours, as one of ours."""
-    return AcceleratorError(f"it raised {type(error).__name__}: {in_words(error)}", where=where)
-
-
-MOST = 100_000
-"""The letters of an error's message that are handed on."""
-
-
-def in_words(value: object) -> str:
-    """The value's own words, up to MOST letters; a device's error may have none."""
-    try:
-        words = str(value)
-    except Exception as error:  # noqa: BLE001  whatever a device's class raises
-        return f"(its message cannot be read: {type(error).__name__})"
-    return words if len(words) <= MOST else f"{words[:MOST]}..."
+    return AcceleratorError(f"it raised {error_in_words(error)}", where=where)
 
 
 MEND = "Mend the device's own code"
@@ -106,7 +94,7 @@ _MISTAKES = (AttributeError, KeyError, NameError, TypeError)
 """The errors that code raises which is wrong, whatever it is given."""
 
 
-def is_own_mistake(error: Exception, cls: type) -> bool:
+def is_own_mistake(error: BaseException, cls: type) -> bool:
     """True if such an error is raised in the package of a class that is not one of ours. A library that it calls may use it to
     say what it cannot do."""
     if not isinstance(error, _MISTAKES) or is_ours(cls) or error.__traceback__ is None:
@@ -124,8 +112,11 @@ Kinds = tuple[type, ...]
 """The types that a hook may return; none where anything will do."""
 
 
-_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str}
+_ITEMS: Mapping[str, type] = {"export_weights": np.ndarray, "metrics": str, "identity": str, "meaning": str}
 """The type of what a hook's list holds, or of the keys of its mapping."""
+
+_VALUES: Mapping[str, Kinds] = {"identity": (str, int, float, type(None))}
+"""The types of the values of a hook's mapping, which is written to files."""
 
 
 def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], str]) -> None:
@@ -138,7 +129,7 @@ def names_hooks(cls: type, hooks: Mapping[str, Kinds], owner: Callable[[Any], st
 
 def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[Any], str]) -> Callable[..., Any]:
     """The method, whose errors name the hook and its owner."""
-    items = _ITEMS.get(hook, object)
+    items, values = _ITEMS.get(hook, object), _VALUES.get(hook, ())
 
     @functools.wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -150,19 +141,28 @@ def named(method: Callable[..., Any], hook: str, kinds: Kinds, owner: Callable[[
                 error.where = error.where.removeprefix(whose).removeprefix(", ") or None
             error.within(f"{hook} of {whose}")
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and is_ours(type(self)):
+                raise  # It came from outside, such as a handler of signals.
             mine = raised(error, f"{hook} of {owner(self)}")
             if is_own_mistake(error, type(self)):
                 mine = DeviceMistake(mine.cause, where=mine.where, remedy=MEND)
             raise mine from error
         if kinds and not isinstance(result, kinds):
-            words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-            cause = f"it returned {type(result).__name__}, not {words}"
+            cause = f"it returned {type(result).__name__}, not {_listed(kinds)}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         odd = [item for item in result if not isinstance(item, items)] if items is not object else []
         if odd:
-            cause = f"it returned {odd[0]!r:.60} in a {type(result).__name__} of {items.__name__}"
+            cause = f"it returned {in_code(odd[0])} in a {type(result).__name__} of {items.__name__}"
             raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
+        for key, value in result.items() if values else ():
+            if not isinstance(value, values):
+                cause = f"it returned {in_code(value)} for {key!r}, not {_listed(values)}"
+                raise DeviceMistake(cause, where=f"{hook} of {owner(self)}", remedy=MEND)
         return result
 
     return called
+
+
+def _listed(kinds: Kinds) -> str:
+    return " or ".join(dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in kinds))

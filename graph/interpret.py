@@ -110,6 +110,17 @@ class _Runnable:
         types = [entry.type for entry in self.body.outputs]
         return [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
 
+    def sizes(self, formal: Sequence[Any]) -> dict[str, int]:
+        """The sizes that the body's symbols have for these formal inputs and the captured values."""
+        symbols: dict[str, int] = {}
+        for node, value in zip(self.body.inputs, [*formal, *self.captured]):
+            kind = node.output_types[0]
+            if isinstance(kind, TensorType) and isinstance(value, np.ndarray):
+                for symbol, size in zip(kind.shape or (), value.shape):
+                    if isinstance(symbol, str):
+                        symbols.setdefault(symbol, size)
+        return symbols
+
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         return interpret(self.body, [*inputs, *self.captured])
 

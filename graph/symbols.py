@@ -66,11 +66,12 @@ Monomial = tuple[Symbol | Term, ...]
 class Size:
     """A size that depends on symbols. Arithmetic with it gives an `int` again where all symbols cancel."""
 
-    __slots__ = ("_hash", "_least", "terms")
+    __slots__ = ("_hash", "_least", "_text", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = terms
         self._hash: int | None = None
+        self._text: str | None = None
         self._least: Any = self  # Not computed yet.
 
     def __eq__(self, other: object) -> bool:
@@ -82,6 +83,11 @@ class Size:
         return self._hash
 
     def __repr__(self) -> str:
+        if self._text is None:  # Without a cache the text of nested terms takes exponential time.
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         parts = []
         for monomial, count in sorted(self.terms.items(), key=lambda term: (-len(term[0]), str(term[0]))):
             parts.append("*".join([*([str(count)] if count != 1 or not monomial else []), *map(str, monomial)]))

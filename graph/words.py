@@ -21,9 +21,35 @@ def shortened(text: str, most: int = 240) -> str:
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
+MOST = 100_000
+"""The letters of a value's text that are handed on."""
+
+
+def in_words(value: object) -> str:
+    """The value's own words, up to MOST letters; an error or a value of a plugin's may have none."""
+    try:
+        words = str(value)
+    except Exception as error:  # noqa: BLE001  whatever a plugin's class raises
+        return f"(its message cannot be read: {type(error).__name__})"
+    return words if len(words) <= MOST else f"{words[:MOST]}..."
+
+
+def in_code(value: object, most: int = 60) -> str:
+    """The value as code writes it, up to so many letters; a plugin's may not let itself be written."""
+    try:
+        return f"{value!r:.{most}}"
+    except Exception:  # noqa: BLE001  whatever a plugin's class raises
+        return f"a {type(value).__name__} that cannot be written"
+
+
+def error_in_words(error: BaseException) -> str:
+    """The kind of an error and its message."""
+    return f"{type(error).__name__}: {in_words(error)}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error says, or the name of its kind where it says nothing."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+    return next(iter(in_words(error).splitlines()), "") or type(error).__name__
 
 
 def in_xml(text: str) -> str:

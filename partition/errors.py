@@ -6,6 +6,7 @@ from typing import Any
 
 from graph.errors import PartitaError
 from graph.node import Node
+from graph.words import error_in_words, in_code, in_words
 
 
 class PartitionError(PartitaError):
@@ -30,9 +31,9 @@ def raised(error: Exception) -> str:
     """The cause, for an exception that came out of a hook."""
     if isinstance(error, WrongAnswer):
         return str(error)
-    return f"it raised {type(error).__name__}: {error}" if str(error) else f"it raised {type(error).__name__}"
+    return f"it raised {error_in_words(error) if in_words(error) else type(error).__name__}"
 
 
 def not_a(kind: str, answer: Any) -> str:
     """The cause, for an answer of the wrong kind."""
-    return f"it returned {answer!r:.80} ({type(answer).__name__}), not {kind}"
+    return f"it returned {in_code(answer, 80)} ({type(answer).__name__}), not {kind}"

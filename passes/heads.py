@@ -1,4 +1,4 @@
-"""The types of an Attention whose heads stand in one axis of unknown size: ONNX's inference takes the size for zero."""
+"""The types of an Attention some of whose sizes are not static: ONNX's inference takes a size of heads, or of keys, for zero."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from graph.node import Node
 from graph.types import Dim, TensorType, Type
 
+SCORES = 3
+"""The number of the output that holds the products of queries and keys."""
+
 
 def is_uncounted(node: Node) -> bool:
-    """Is it an Attention with its heads in the last axis of queries, keys or values, whose size is not known?"""
-    if node.op != "Attention" or node.domain or not node.attrs.get("kv_num_heads"):
+    """True for an Attention with packed heads of unknown size, or with scores for an unknown number of keys."""
+    if node.op != "Attention" or node.domain:
         return False
-    return not all(entry is not None and isinstance(_size(entry.type, 2), int) for entry in node.inputs[:3])
+    types = [None if entry is None else entry.type for entry in node.inputs]
+    if node.attrs.get("kv_num_heads") and not all(isinstance(_packed_size(kind), int) for kind in types[:3]):
+        return True
+    keys = _with_heads(types[1], node, "kv_num_heads")
+    return len(node.output_names) > SCORES and not isinstance(_total(keys, types), int)
 
 
 def attention_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
@@ -20,23 +27,44 @@ def attention_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type 
     queries, keys, values = inputs[:3]
     if not (isinstance(queries, TensorType) and isinstance(keys, TensorType) and isinstance(values, TensorType)):
         return ()
-    q_heads, kv_heads = int(node.attrs.get("q_num_heads", 0)) or None, int(node.attrs["kv_num_heads"])
-    wide, per_value = _split(_size(keys, 2), kv_heads), _split(_size(values, 2), kv_heads)
-    batch, length = _size(queries, 0), _size(queries, 1)
-    total = None if len(inputs) > 4 and inputs[4] is not None else _size(keys, 1)
-    result = q_heads * per_value if q_heads and per_value else None
+    batch, heads, length, _ = _with_heads(queries, node, "q_num_heads")
+    _, kv_heads, _, wide = kept = _with_heads(keys, node, "kv_num_heads")
+    _, _, _, per_value = _with_heads(values, node, "kv_num_heads")
+    total = _total(kept, inputs)
+    result: tuple[Dim, ...] | None = None if queries.shape is None else (batch, heads, length, per_value)
+    if queries.shape is not None and len(queries.shape) == 3:
+        is_static = isinstance(heads, int) and isinstance(per_value, int)
+        result = (batch, length, heads * per_value if is_static else None)  # type: ignore[operator]
     return (
-        TensorType(queries.dtype, (batch, length, result)),
+        TensorType(queries.dtype, result),
         TensorType(keys.dtype, (batch, kv_heads, total, wide)),
         TensorType(values.dtype, (batch, kv_heads, total, per_value)),
-        TensorType(queries.dtype, (batch, q_heads, length, total)),
+        TensorType(queries.dtype, (batch, heads, length, total)),
     )[: len(node.output_names)]
 
 
-def _size(kind: Type | None, axis: int) -> Dim:
-    known = isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == 3
-    return kind.shape[axis] if known else None  # type: ignore[union-attr, index]
+def _total(keys: tuple[Dim, ...], inputs: Sequence[Type | None]) -> Dim:
+    """The number of keys, the past ones among them."""
+    if len(inputs) < 5 or inputs[4] is None:
+        return keys[2]
+    past = inputs[4].shape if isinstance(inputs[4], TensorType) else None
+    earlier = past[2] if past is not None and len(past) == 4 else None
+    return earlier + keys[2] if isinstance(earlier, int) and isinstance(keys[2], int) else None
 
 
-def _split(size: Dim, heads: int) -> int | None:
-    return size // heads if isinstance(size, int) else None
+def _with_heads(kind: Type | None, node: Node, attribute: str) -> tuple[Dim, Dim, Dim, Dim]:
+    """The batch, the heads, the length, and the size of a head, as far as they follow."""
+    shape = (isinstance(kind, TensorType) and kind.shape) or ()
+    heads = int(node.attrs.get(attribute, 0)) or None
+    if len(shape) == 4:
+        return shape[0], shape[1], shape[2], shape[3]
+    if len(shape) != 3:
+        return None, None, None, None
+    batch, length, size = shape
+    return batch, heads, length, size // heads if isinstance(size, int) and heads else None
+
+
+def _packed_size(kind: Type | None) -> Dim:
+    """The size of the axis that holds the heads; None where heads have an axis of their own."""
+    shape = (isinstance(kind, TensorType) and kind.shape) or ()
+    return shape[2] if len(shape) == 3 else None

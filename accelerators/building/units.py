@@ -37,6 +37,7 @@ from accelerators.process.ending import door
 from accelerators.process.forking import renewed_in_children
 from graph.errors import PartitaError
 from graph.graph import Graph
+from graph.words import error_in_words
 from passes.infer import infer
 
 Kept = Callable[[Graph], CompiledSubgraph | None]
@@ -157,7 +158,7 @@ class Unit:
         if isinstance(error, PartitaError):
             inner = f", {error.where}" if error.where else ""
             return RunError(error.cause, where=self.title + inner, remedy=error.remedy)
-        return RunError(f"{type(error).__name__}: {error}", where=self.title)
+        return RunError(error_in_words(error), where=self.title)
 
 
 def compile_unit(
@@ -187,7 +188,7 @@ def compile_unit(
     except BadConfig:
         raise
     except Exception as error:
-        mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
+        mine = error if isinstance(error, PartitaError) else PartitaError(error_in_words(error))
         inner = f", {mine.where}" if mine.where else ""
         where = f"subgraph {name!r} on {device.label!r}{inner}"
         if isinstance(error, DeviceMistake) or is_own_mistake(error, type(device.accelerator)):

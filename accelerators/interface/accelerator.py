@@ -217,8 +217,8 @@ def _checked(query: Query) -> Query:
 
 _HOOKS: Mapping[str, tuple[type, ...]] = {
     "transform": (Graph,), "import_": (CompiledSubgraph,), "identity": (Mapping,), "meaning": (Mapping,), "metrics": (Mapping,),
-    "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType),
-    "may_cache": (), "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
+    "misfit": (str, NoneType), "why_not_here": (str, NoneType), "why_no_export": (str, NoneType), "may_cache": (bool, np.bool_),
+    "second_level": (), "tune": (), "any_size": (), "query": (), "supports": (), "stages": (Iterable,),
 }
 """The hooks whose errors name them here, with what they return; those of `compile` and `run` are named where these are called."""
 

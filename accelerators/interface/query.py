@@ -17,6 +17,7 @@ from graph.graph import Graph
 from graph.nested import bodies_of
 from graph.node import Node
 from graph.order import reachable
+from graph.words import in_code
 
 if TYPE_CHECKING:
     from accelerators.interface.accelerator import Accelerator
@@ -62,7 +63,7 @@ def _stages(device: Accelerator, graph: Graph) -> Iterator[Graph]:
     steps = iter(device.stages(graph))
     while (stage := _next_stage(device, steps)) is not _END:
         if not isinstance(stage, Graph):
-            raise DeviceMistake(f"it gave {stage!r:.60}, not a Graph", where=f"stages of device {device.name!r}", remedy=MEND)
+            raise DeviceMistake(f"it gave {in_code(stage)}, not a Graph", where=f"stages of device {device.name!r}", remedy=MEND)
         yield stage
 
 
@@ -145,7 +146,7 @@ def yes_or_why_not(answer: object, where: str, name: str) -> Answer:
         return True if answer else "it does not say why"
     if isinstance(answer, str) and answer:
         return answer
-    raise DeviceMistake(f"it answers {answer!r:.60} about {name!r}, not True or the reason why not", where=where, remedy=MEND)
+    raise DeviceMistake(f"it answers {in_code(answer)} about {name!r}, not True or the reason why not", where=where, remedy=MEND)
 
 
 def checked_answers(answers: object, graph: Graph, where: str) -> Support:
@@ -156,5 +157,5 @@ def checked_answers(answers: object, graph: Graph, where: str) -> Support:
     names = {node.name for node in graph.nodes}
     for name in answers:
         if not isinstance(name, str) or name not in names:
-            raise DeviceMistake(f"it answers about {name!r:.60}, which is no node's name", where=where, remedy=MEND)
+            raise DeviceMistake(f"it answers about {in_code(name)}, which is no node's name", where=where, remedy=MEND)
     return {name: yes_or_why_not(answer, where, name) for name, answer in answers.items()}

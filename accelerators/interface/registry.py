@@ -13,6 +13,7 @@ from accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
 from accelerators.interface.accelerator import Accelerator
 from accelerators.process.forking import Guard
 from graph.errors import did_you_mean
+from graph.words import error_in_words
 from partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partition.property import SubgraphProperty
 
@@ -151,7 +152,7 @@ def _info(name: str, entry: _Entry) -> DeviceInfo:
     except AcceleratorError as error:
         return DeviceInfo(name, False, str(error), entry.source)
     except Exception as error:  # noqa: BLE001  a plugin may raise anything
-        return DeviceInfo(name, False, f"its metrics raise {type(error).__name__}: {error}", entry.source)
+        return DeviceInfo(name, False, f"its metrics raise {error_in_words(error)}", entry.source)
     return DeviceInfo(name, True, detail, entry.source)
 
 
@@ -171,8 +172,7 @@ def _instance_of(name: str, entry: _Entry) -> Accelerator:
     except AcceleratorError:
         raise
     except (Exception, SystemExit) as error:  # a plugin may raise anything
-        cause = f"{type(error).__name__}: {error}"
-        raise BrokenPackage(cause, where=where, remedy="Its package is broken: ask its authors") from error
+        raise BrokenPackage(error_in_words(error), where=where, remedy="Its package is broken: ask its authors") from error
 
 
 def _shipped(module: str, cls: str) -> Factory:

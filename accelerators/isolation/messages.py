@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from accelerators import errors
-from accelerators.errors import AcceleratorError, in_words
+from accelerators.errors import AcceleratorError
 from graph import errors as graph_errors
 from graph.errors import PartitaError
+from graph.words import error_in_words, in_words
 
 _LENGTH = struct.Struct("<Q")
 
@@ -80,7 +81,7 @@ def error_told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, PartitaError):
         words = [None if part is None else in_words(part) for part in (error.cause, error.where, error.remedy)]
         return {"kind": kind, **dict(zip(("cause", "where", "remedy"), words, strict=True))}
-    return {"kind": "AcceleratorError", "cause": f"{kind}: {in_words(error)}", "where": None, "remedy": None}
+    return {"kind": "AcceleratorError", "cause": error_in_words(error), "where": None, "remedy": None}
 
 
 def error_of(described: Mapping[str, Any], where: str) -> PartitaError:

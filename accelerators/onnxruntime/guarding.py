@@ -43,6 +43,8 @@ def _name_outputs(node: Any) -> None:
     has_past = len(node.input) > 3 and bool(node.input[3])
     if (node.op_type == "BatchNormalization" and is_training) or (node.op_type == "GroupQueryAttention" and has_past):
         node.output.extend([""] * (3 - len(node.output)))
+    parts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs" and node.op_type == "Split"]
+    node.output.extend([""] * (max(parts, default=0) - len(node.output)))
     first = next(filter(None, node.output), node.name)
     for i, name in enumerate(node.output):
         node.output[i] = name or f"{first}_unread{i}"

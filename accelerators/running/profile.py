@@ -17,7 +17,7 @@ from accelerators.interface.accelerator import COPY, ProfileRow
 from accelerators.process.atomic import write_text
 from accelerators.running.steps import CopyStep, RunStep, Step
 from graph.node import Node
-from graph.words import counted, shortened
+from graph.words import counted, in_code, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -302,7 +302,7 @@ def _unit_rows(step: RunStep, device_rows: Sequence[ProfileRow], real_us: float,
         return (Row(name, 1, name, EXECUTED, "Subgraph", real_us, cpu_us, label, f"{counted(len(unit.ops), 'op')}"),)
     wrong = next((row for row in device_rows if not isinstance(row, ProfileRow)), None)
     if wrong is not None:
-        raise DeviceMistake(f"its profile_rows hold {wrong!r:.60}, no ProfileRow", where=unit.title, remedy=MEND)
+        raise DeviceMistake(f"its profile_rows hold {in_code(wrong)}, no ProfileRow", where=unit.title, remedy=MEND)
     mentioned = {row.node for row in device_rows}
     copied = {f"input {i}": node.name for i, node in enumerate(unit.body.inputs)}
     copied.update((f"output {i}", value) for i, value in enumerate(unit.body.output_names))

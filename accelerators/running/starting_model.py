@@ -19,6 +19,7 @@ from accelerators.process.frames import forget_frames
 from accelerators.running.compiled_model import CompiledModel
 from accelerators.running.outputs import Outputs
 from graph.errors import PartitaError
+from graph.words import error_in_words
 
 HELD_BACK = 1.0
 """Seconds that the work waits for the first answer, so as not to take time from it."""
@@ -124,7 +125,7 @@ class StartingModel(CompiledModel):
 
     def stay(self, error: BaseException) -> None:
         """Go on with the devices that answer now, for good."""
-        cause = error if isinstance(error, PartitaError) else f"{type(error).__name__}: {error}"
+        cause = error if isinstance(error, PartitaError) else error_in_words(error)
         note = f"its own devices are not ready, and {', '.join(self.properties.devices)} goes on: {cause}"
         if isinstance(self.report, CompileReport):
             self.report = attrs.evolve(self.report, notes=(*self.report.notes, note))

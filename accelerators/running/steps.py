@@ -21,6 +21,7 @@ from graph.errors import PartitaError
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
 from graph.types import Type
+from graph.words import error_in_words
 from passes.plan_memory import Arena
 
 ALIGNMENT = 64
@@ -105,9 +106,7 @@ class CopyStep:
             if isinstance(error, PartitaError):
                 raise
             way = "to" if self.up else "from"
-            raise RunError(
-                f"{type(error).__name__}: {error}", where=f"copying {self.name!r} {way} {self.unit.device.label!r}"
-            ) from error
+            raise RunError(error_in_words(error), where=f"copying {self.name!r} {way} {self.unit.device.label!r}") from error
 
 
 Step = RunStep | CopyStep

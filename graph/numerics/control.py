@@ -2,7 +2,7 @@
 
 A body is a callable from a list of its formal inputs to a list of its outputs; it brings the values that it captures
 itself. It may have `output_types`, a list of (dtype, shape) or None, from which a loop without iterations makes its
-empty scan outputs.
+empty scan outputs, and `sizes`, which maps its symbols to the sizes that given inputs have.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def loop(
         for values, value in zip(collected, results[len(state) :]):
             values.append(value)
         step += 1
-    scanned = [_stacked(values, body, 1 + len(state) + i) for i, values in enumerate(collected)]
+    formal = [np.array(step, np.int64), np.array(go), *state]
+    scanned = [_stacked(values, body, 1 + len(state) + i, formal) for i, values in enumerate(collected)]
     return (*state, *scanned)
 
 
@@ -119,17 +120,19 @@ def _scan_rows(states: list[Any], rows: list[np.ndarray], body: Body) -> tuple[l
     if results:
         return states, [np.stack(values) for values in zip(*results)]
     n_outputs = len(getattr(body, "output_types", states))
-    return states, [_stacked([], body, i) for i in range(len(states), n_outputs)]
+    formal = [*states, *(np.empty(x.shape[1:], x.dtype) for x in rows)]
+    return states, [_stacked([], body, i, formal) for i in range(len(states), n_outputs)]
 
 
-def _stacked(values: list[Any], body: Body, output: int) -> Any:
+def _stacked(values: list[Any], body: Body, output: int, formal: Sequence[Any]) -> Any:
     """The values along a new first axis; none at all gives an empty array of the type the body states, with one dimension
-    if it states none."""
+    if it states none. Its sizes follow from the body's formal inputs; one that does not is 0."""
     if values:
         return np.stack(values)
     stated = getattr(body, "output_types", None)
     dtype, shape = (stated[output] if stated else None) or (np.dtype(np.float32), ())
-    return np.empty((0, *(shape or ())), dtype)
+    sizes = body.sizes(formal) if hasattr(body, "sizes") else {}
+    return np.empty((0, *(size if isinstance(size, int) else sizes.get(size, 0) for size in shape or ())), dtype)
 
 
 def _padded(rows: np.ndarray, length: int) -> np.ndarray:

@@ -77,11 +77,14 @@ def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
 @numerics("OneHot", why=fails("where the depth is an array of one element"))
 def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
+    if values.shape != (2,):
+        raise ValueError(f"the values are [off, on], and {list(values.shape)} were given")
+    off, on = values
     count = int(depth.item())
     positions = np.expand_dims(np.where(indices < 0, indices + count, indices), axis)
     steps = [1] * positions.ndim
     steps[axis] = count
-    return np.where(positions == np.arange(count).reshape(steps), values[1], values[0])
+    return np.where(positions == np.arange(count).reshape(steps), on, off)
 
 
 @numerics("ReverseSequence", why=differs("where a length is larger than the sequence, which it takes"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,9 @@ Result = dict[str, Array] | BaseException
 
 ATTEMPTS = 3
 """So often an input is given to a worker that then ends, before it is taken to be the reason."""
+
+PATIENCE = 0.5
+"""Seconds for which the end of the results waits for a data set that is being read."""
 
 
 @attrs.frozen
@@ -166,15 +170,20 @@ class Crew:
         """How many inputs may be taken before the result of the first of them is fetched; None for twice what all workers are
         given at once."""
         self._burst = Burst()
-        lock = threading.Lock()
-        self._room, self._ready = threading.Condition(lock), threading.Condition(lock)
-        """What workers wait for, and what the caller waits for."""
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        """What workers wait for. The caller takes the bare lock: an interrupt inside a condition may leave that half taken."""
+        self._arrived: queue.SimpleQueue[Mapping[int, Result]] = queue.SimpleQueue()
+        """What the caller waits for: results, or none where no more inputs come."""
         self._taken = self._given = 0
         self._open = 0
         """How many inputs were taken that have no result yet."""
         self._handed_back: list[_Task] = []
         """Inputs on which a worker ended."""
         self._results: dict[int, Result] = {}
+        """The results that arrived; only the caller has them."""
+        self._reader: threading.Thread | None = None
+        """The thread that reads inputs, without the lock, since a data set may take its time."""
         self._is_over = False
         """Are no more inputs read?"""
         self._is_closed = False
@@ -191,25 +200,28 @@ class Crew:
                     raise result
                 yield result
         finally:
-            with self._room:
+            with self._lock:
                 self._is_over = self._is_closed = True
+                reader = self._reader
                 self._room.notify_all()
             for worker in self.workers:
                 worker.close()
             for thread in threads:
-                thread.join()
+                thread.join(PATIENCE if thread is reader else None)
 
     def _next(self, threads: list[threading.Thread]) -> Result | None:
-        with self._ready:
-            while self._given not in self._results:
+        while self._given not in self._results:
+            with self._lock:
                 if self._given == self._taken and (self._is_over or not any(thread.is_alive() for thread in threads)):
                     return None
-                self._ready.wait(0.1)
-            result = self._results.pop(self._given)
+            with contextlib.suppress(queue.Empty):
+                self._results.update(self._arrived.get(timeout=0.1))
+        result = self._results.pop(self._given)
+        with self._lock:
             self._given += 1
             if self._is_room():
                 self._room.notify_all()
-            return result
+        return result
 
     def _work(self, worker: Worker, inputs: Iterator[Mapping[str, Array]]) -> None:
         """A thread: inputs as they come, until there are none, or one of them is an error."""
@@ -245,43 +257,52 @@ class Crew:
 
     def _keep(self, results: Mapping[int, Result]) -> None:
         """Note what came of some inputs."""
-        with self._ready:
-            self._results.update(results)
+        with self._room:
             self._open -= len(results)
             self._is_over = self._is_over or any(isinstance(result, BaseException) for result in results.values())
             if self._is_over:
                 self._room.notify_all()
-            self._ready.notify_all()
+        self._arrived.put(results)
 
     def _take(self, inputs: Iterator[Mapping[str, Array]]) -> list[_Task]:
         """An input that was handed back, or else the next ones, once there is room for their results. None where all have
         results."""
-        with self._room:
-            while self._room.wait_for(self._is_next) and not self._is_closed:
+        while True:
+            with self._room:
+                self._room.wait_for(self._is_next)
+                if self._is_closed:
+                    return []
                 if self._handed_back:
                     return [self._handed_back.pop(0)]
                 if self._is_over:
                     return []
-                taken, error = read_ahead(inputs, self._size())
-                tasks = [_Task(number, arrays) for number, arrays in enumerate(taken, self._taken)]
-                self._taken += len(tasks)
-                self._open += len(tasks)
-                if error is not None:
-                    self._is_over = True
-                    if not isinstance(error, StopIteration):
-                        self._results[self._taken] = error
-                        self._taken += 1
-                    self._room.notify_all()
-                    self._ready.notify_all()
-                if tasks:
-                    return tasks
-            return []
+                self._reader, size = threading.current_thread(), self._size()
+            taken, error = read_ahead(inputs, size)
+            if tasks := self._booked(taken, error):
+                return tasks
+
+    def _booked(self, taken: list[Mapping[str, Array]], error: BaseException | None) -> list[_Task]:
+        """The inputs that were read, numbered; none where no more are wanted. An error takes the place of the next input."""
+        with self._room:
+            self._reader = None
+            self._room.notify_all()
+            if self._is_over:
+                return []
+            tasks = [_Task(number, arrays) for number, arrays in enumerate(taken, self._taken)]
+            self._taken += len(tasks)
+            self._open += len(tasks)
+            if error is not None:
+                self._is_over = True
+                is_end = isinstance(error, StopIteration)
+                self._arrived.put({} if is_end else {self._taken: error})
+                self._taken += not is_end
+            return tasks
 
     def _is_next(self) -> bool:
         """Need a thread wait no longer?"""
         if self._is_closed or self._handed_back:
             return True
-        return self._open == 0 if self._is_over else self._is_room()
+        return self._open == 0 if self._is_over else self._reader is None and self._is_room()
 
     def _is_room(self) -> bool:
         """Is there room for the results of what a worker is given at once?"""

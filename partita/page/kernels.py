@@ -8,6 +8,7 @@ from accelerators import CompiledModel
 from accelerators.errors import MEND, DeviceMistake
 from accelerators.interface.compile_story import KernelWork
 from accelerators.running.profile import PLAIN
+from graph.words import in_code
 from partita.page.boxes import Boxes
 from partita.page.scene import Item
 from partita.page.sections import children
@@ -23,7 +24,7 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
         kernels, story = unit.kernels(), unit.compiled.story
         odd = next((kernel for kernel in kernels if not (hasattr(kernel, "name") and hasattr(kernel, "nodes"))), None)
         if odd is not None:
-            raise DeviceMistake(f"its kernels hold {odd!r:.60}, which has no name and nodes", where=unit.title, remedy=MEND)
+            raise DeviceMistake(f"its kernels hold {in_code(odd)}, which has no name and nodes", where=unit.title, remedy=MEND)
         work = {one.kernel: one for one in story.kernels} if story is not None else {}
         if story is not None:
             boxes.items[box].details += (str(story),)

@@ -39,6 +39,9 @@ from passes.infer import moves, products  # noqa: F401  they register rules
 from passes.infer.rules import RULES, Unknown
 from passes.infer.values import LONGEST, VALUES, Elements, objects
 
+_FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
+"""The errors that a rule raises for a node that is not as ONNX has it."""
+
 REMEDY = "Correct the sizes of the inputs, or what the model combines them with"
 
 
@@ -188,7 +191,7 @@ class Reading:
         if rule is not None:
             try:
                 return rule(context)
-            except (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
+            except _FAILURES as error:
                 raise Unknown(f"{type(error).__name__}: {error}") from error  # The op's own inference says what is wrong with it.
         if node.bodies:
             raise Unknown("it has bodies")
@@ -208,7 +211,11 @@ class Reading:
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array
                 self._elements[entry] = _elements_of(array)
         elif node.op in VALUES and not node.domain and shapes and shapes[0] is not None and len(shapes[0]) < 3:
-            for entry, elements in zip(node.outputs, VALUES[str(node.op)](context, shapes[0]), strict=False):
+            try:
+                vectors = VALUES[str(node.op)](context, shapes[0])
+            except _FAILURES:
+                vectors = ()
+            for entry, elements in zip(node.outputs, vectors, strict=False):
                 self._elements[entry] = elements
                 kind = entry.type.dtype if isinstance(entry.type, TensorType) else "int64"
                 if kind in ("int64", "int32", "bool") and all(isinstance(item, int) for item in elements.reshape(-1)):

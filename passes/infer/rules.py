@@ -303,7 +303,7 @@ def one_hot(c: Context) -> Sequence[Sizes]:
     data = c.shape(0)
     axis = axis_of(c, len(data) + 1, -1)
     single(c, 1)
-    c.at_least(c.shape(2)[0], 2, "the number of values and 2")
+    c.equal(c.shape(2)[0], 2, "the number of values and 2")
     depth = (c.values(1) or [None])[0]
     return [(*data[:axis], c.unknown("the depth") if depth is None else depth, *data[axis:])]
 

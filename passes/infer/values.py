@@ -65,7 +65,7 @@ def _each(join: Callable[..., Any]) -> Rule:
         given = [array for slot in range(len(c.node.inputs)) if (array := c.elements(slot)) is not None]
         if len(given) < len(c.node.inputs) or not _small(shape):
             return ()
-        rows: Any = np.broadcast(*given) if len(given) > 1 else [(item,) for item in given[0].reshape(-1)]
+        rows = zip(*[np.broadcast_to(array, shape).reshape(-1) for array in given], strict=True)  # type: ignore[arg-type]
         return [objects([None if None in row else join(*row) for row in rows], shape)]
 
     return values

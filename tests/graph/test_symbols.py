@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from hypothesis import given
@@ -23,6 +24,7 @@ from graph.symbols import (
     smaller,
     solved,
     symbol,
+    symbols_of,
 )
 
 NAMES = "abc"
@@ -110,3 +112,8 @@ def test_a_computed_symbol_is_solved_first() -> None:
 def test_sizes_print_as_polynomials() -> None:
     assert str(2 * symbol("N") * symbol("T") - 3) == "2*N*T - 3"
     assert str((symbol("N") + 1) // 2) == "(N + 1)//2"
+
+
+def test_the_largest_of_many_symbols_takes_no_exponential_time() -> None:
+    listed = [symbol(f"N{i}") for i in range(70)]
+    assert at(reduce(larger, listed), {one: i for i, size in enumerate(listed) for one in symbols_of(size)}) == 69

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -116,6 +117,41 @@ def test_an_input_that_ends_every_worker_is_an_error(monkeypatch: pytest.MonkeyP
     crew = Crew(str(tmp_path / "small.partita"), 2, 4)
     with pytest.raises(pt.RunError, match=r"input 0: 3 workers ended on it\n  Look at this input"):
         next(crew.results(iter([{"x": x} for x in inputs(1)])))
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Iterator[dict[str, np.ndarray]], threading.Event]]:
+    """The results for a data set of two items, the second of which comes once the event is set."""
+    monkeypatch.setattr(Worker, "call", lambda worker, calls: echoed(calls))
+    go_on = threading.Event()
+
+    def slow() -> Iterator[dict[str, np.ndarray]]:
+        for x in inputs(2):
+            yield {"x": x}
+            go_on.wait(20)
+
+    yield Crew("nowhere", 2, 4).results(slow()), go_on
+    go_on.set()
+
+
+def test_a_result_does_not_wait_for_the_next_item_of_a_data_set(blocked: Any) -> None:
+    results, go_on = blocked
+    began = time.monotonic()
+    assert float(next(results)["x"][0, 0]) == 0
+    assert time.monotonic() - began < 10
+    go_on.set()
+    assert [float(result["x"][0, 0]) for result in results] == [1]
+
+
+def test_an_interrupt_does_not_wait_for_the_next_item_of_a_data_set(blocked: Any) -> None:
+    results, _ = blocked
+    next(results)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        next(results)
+    assert time.monotonic() - began < 10
 
 
 def test_a_worker_that_cannot_be_started_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

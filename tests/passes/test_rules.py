@@ -263,8 +263,9 @@ CASES: Cases = {
         (of(ROWS, 4, (2,), axis=-4), "the rank of the data and an axis do not go together: 3 is less than 4"),
         (of(ROWS, (), (2,)), "[N, 5, y: the depth]"),
         (of(ROWS, "M", (2,)), "[N, 5, M]"),
-        (of(ROWS, 4, (1,)), "the number of values and 2 do not go together: 1 is less than 2"),
-        (of(ROWS, 4, ("K",)), "[N, 5, 4] where K >= 2"),
+        (of(ROWS, 4, (1,)), "the number of values and 2 do not go together: 1 and 2"),
+        (of(ROWS, 4, (3,)), "the number of values and 2 do not go together: 3 and 2"),
+        (of(ROWS, 4, ("K",)), "[N, 5, 4] where K == 2"),
         (of(ROWS, (2,), (2,)), "the size of input 1 and that of a single number do not go together: 2 and 1"),
     ],
     "EyeLike": [

@@ -8,6 +8,7 @@ import pytest
 import partita as pt
 from graph.interpret import interpret
 from passes.infer.contract import Contract
+from passes.infer.values import VALUES
 
 from .reading import Cases, elements, of
 
@@ -205,7 +206,7 @@ def test_elements_that_follow(name: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["Max", "Min"])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 70])
 def test_the_largest_and_smallest_of_any_number_of_sizes(op: str, count: int) -> None:
     inputs = [pt.variable(f"x{i}", "float32", (f"N{i}",)) for i in range(count)]
     size = pt.op(op, *[pt.op("Shape", node) for node in inputs])
@@ -214,3 +215,11 @@ def test_the_largest_and_smallest_of_any_number_of_sizes(op: str, count: int) ->
     contract.check(tuple([(i + 2,) for i in range(count)]))
     chosen = {"Max": max, "Min": min}[op](range(2, count + 2))
     assert interpret(graph, [np.zeros(i + 2, np.float32) for i in range(count)])[0].shape == (chosen,)
+
+
+def test_a_value_rule_that_fails_leaves_the_elements_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> object:
+        raise ValueError("not as ONNX has it")
+
+    monkeypatch.setitem(VALUES, "Neg", fails)
+    assert elements("Neg", of(SIZES)) == ""

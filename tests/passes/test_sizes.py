@@ -204,6 +204,31 @@ def test_heads_in_an_axis_of_unknown_size() -> None:
         assert isinstance(entry.type, TensorType) and says(entry.type, value), f"{entry.type} of {value.shape}"
 
 
+@pytest.mark.parametrize(
+    ("given", "scores"),
+    [
+        ([("b", "h", "s", 8), ("b", 2, "t", 8), ("b", 2, "t", 6)], ("b", "h", "s", "t")),
+        ([(1, 4, 3, 8), (1, 2, "t", 8), (1, 2, "t", 6), (1, 2, 4, 8), (1, 2, 4, 6)], (1, 4, 3, None)),
+        ([(1, 4, 3, 8), (1, 2, 5, 8), (1, 2, 5, 6), (1, 2, "p", 8), (1, 2, "p", 6)], (1, 4, 3, None)),
+        ([(1, 4, 3, 8), (1, 2, 5, 8), (1, 2, 5, 6), (1, 2, 4, 8), (1, 2, 4, 6)], (1, 4, 3, 9)),
+        ([(1, 3, 32), (1, "t", 16), (1, "t", 12)], (1, 4, 3, "t")),
+        ([(1, 3, 32), (1, 5, 16), (1, 5, 12), (1, 2, "p", 8), (1, 2, "p", 6)], (1, 4, 3, None)),
+    ],
+)
+def test_scores_for_an_unknown_number_of_keys(given: list[tuple[Any, ...]], scores: tuple[Any, ...]) -> None:
+    q, k, v, *past = (variable(f"x{i}", "float32", shape) for i, shape in enumerate(given))
+    heads = {"q_num_heads": 4, "kv_num_heads": 2} if len(given[0]) == 3 else {}
+    y = op("Attention", q, k, v, None, *past, n_outputs=4, opset=23, **heads)
+    g = Graph(list(y.outputs), opsets={"": 23})
+    types = [entry.type for entry in infer(g).outputs]
+    assert isinstance(types[3], TensorType) and types[3].shape is not None
+    assert tuple(size if isinstance(size, int) or size in tuple("bhst") else None for size in types[3].shape) == scores
+    free = {"b": 2, "h": 4, "s": 3, "t": 5, "p": 7}
+    arrays = [np.zeros([free[size] if isinstance(size, str) else size for size in shape], np.float32) for shape in given]
+    for kind, value in zip(types, interpret(g, arrays), strict=True):
+        assert kind is None or (isinstance(kind, TensorType) and says(kind, value)), f"{kind} of {value.shape}"
+
+
 @pytest.mark.parametrize("opset", [9, 11])
 def test_axes_of_a_squeeze_in_any_order(opset: int) -> None:
     x = variable("x", "float32", (9, 1, 1, 3))

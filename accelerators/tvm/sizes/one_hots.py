@@ -10,6 +10,7 @@ from accelerators.tvm.sizes.in_parts import whole
 from graph.build import constant, op, variable
 from graph.graph import Graph
 from graph.node import Node, NodeEntry
+from graph.types import TensorType
 
 INT64 = 7
 """ONNX's number for the element type."""
@@ -19,9 +20,11 @@ LEAST_OPSET = 16
 
 
 def is_one_hot(node: Node, version: int) -> bool:
-    """Is it a OneHot of a number of classes that is known?"""
+    """True for a OneHot of a static number of classes that has its two values."""
     depth = node.inputs[1] if node.op == "OneHot" and not node.domain and version >= LEAST_OPSET else None
-    return depth is not None and depth.node.value is not None
+    values = node.inputs[2].type if depth is not None and node.inputs[2] is not None else None
+    count = values.shape[0] if isinstance(values, TensorType) and values.shape else None
+    return depth is not None and depth.node.value is not None and (count == 2 or not isinstance(count, int))
 
 
 def one_hot_parts(node: Node, rank: int, graph: Graph) -> Graph:

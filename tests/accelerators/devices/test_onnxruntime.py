@@ -423,6 +423,7 @@ def test_a_gather_at_a_range_is_no_slice() -> None:
 LEFT_OUT = {
     "(float[6,2] x) => (float[2,2] a, float[2,2] c) { a, , c = Split <num_outputs = 3> (x) }": 18,
     "(float[6,2] x) => (float[2,2] c) { , , c = Split <num_outputs = 3> (x) }": 18,
+    "(float[6,2] x) => (float[2,2] a, float[2,2] b) { a, b = Split <num_outputs = 3> (x) }": 18,
     "(float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2,3,4] y, float[3] w)"
     " { y, , w = BatchNormalization <training_mode = 1> (x, s, b, m, v) }": 15,
     "(float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2,3,4] y)"

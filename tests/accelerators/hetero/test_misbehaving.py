@@ -9,6 +9,7 @@ import pytest
 
 import partita as pt
 from accelerators import Accelerator, CompiledSubgraph
+from accelerators.errors import DeviceMistake
 from accelerators.interface.registry import accelerator
 from graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
@@ -116,6 +117,33 @@ def test_a_size_that_the_model_states_by_a_symbol_is_named_with_the_input_that_h
     )
     right = pt.compile(pt.load(onnx.parser.parse_model(LONGER.replace("float[n] z", "float[m] z"))), "beta")
     assert [y.shape for y in right(X)] == [(4,), (6,)]
+
+
+LOOP = """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3] x, int64 m) => (float[N,3] y, float[K,N,3] z) {
+y, z = Loop<body = b (int64 i, bool go, float[M,3] s) => (bool on, float[M,3] t, float[M,3] u)
+{ on = Identity(go) t = Relu(s) u = Neg(s) }>(m, , x) }"""
+SCAN = """<ir_version: 8, opset_import: ["" : 18]> g (float[N] x, float[K,N] r) => (float[N] y, float[K,N] z) {
+y, z = Scan<num_scan_inputs = 1, body = b (float[M] s, float[M] a) => (float[M] t, float[M] u)
+{ t = Relu(s) u = Neg(a) }>(x, r) }"""
+
+
+@pytest.mark.parametrize("device", ["reference", "HETERO:onnxruntime,reference"])
+def test_a_loop_without_turns_gives_empty_values(device):
+    import onnx
+
+    if "onnxruntime" in device:
+        pytest.importorskip("onnxruntime")
+    loop = pt.compile(pt.load(onnx.parser.parse_model(LOOP)), device)
+    x = np.ones((2, 3), np.float32)
+    empty = (0, 2, 3) if device == "reference" else (0, 0, 3)  # onnxruntime takes M for 0.
+    assert [loop(x, np.array(turns))["z"].shape for turns in (0, -1, 2)] == [empty, empty, (2, 2, 3)]
+
+
+def test_a_scan_of_nothing_gives_empty_values():
+    import onnx
+
+    scan = pt.compile(pt.load(onnx.parser.parse_model(SCAN)), "reference")
+    assert [scan(np.ones(3, np.float32), np.ones((rows, 3), np.float32))["z"].shape for rows in (0, 2)] == [(0, 3), (2, 3)]
 
 
 # -- questions and configuration --------------------------------------------------------------------------
@@ -345,6 +373,62 @@ def test_rows_of_a_profile_are_rows(rows):
         model = pt.compile(g, "odd", {"PERF_COUNT": True})
         with pytest.raises(pt.PartitaError, match="subgraph 'odd_0' on 'odd'.*profile_rows"):
             model.profile(X)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"identity": lambda *_: {"driver": np.int64(3)}}, "identity of device 'odd': it returned .*3.* for 'driver', not str"),
+        ({"identity": lambda *_: {3: "driver"}}, "identity of device 'odd': it returned 3 in a dict of str"),
+        ({"meaning": lambda *_: {3: ""}, "may_cache": lambda *_: True}, "meaning of device 'odd': it returned 3 in a dict"),
+        ({"may_cache": lambda *_: np.zeros(2)}, "may_cache of device 'odd': it returned ndarray, not bool"),
+    ],
+)
+def test_hooks_of_the_cache_return_what_can_be_written(members, message, tmp_path):
+    with device("odd", findings=lambda self: {}, **members), pytest.raises(DeviceMistake, match=message):
+        pt.compile(alternating(), "odd", {"CACHE_DIR": str(tmp_path)})
+
+
+def leaving(*_, **__):
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("hook", ["supports", "query", "stages", "transform"])
+def test_a_hook_that_ends_the_program_is_an_error(hook):
+    message = f"{hook} of device 'odd': it raised SystemExit: 3"
+    with device("odd", **{hook: leaving}), pytest.raises(pt.AcceleratorError, match=message):
+        pt.query(alternating(), "HETERO:odd,reference")
+
+
+class Wordless(Exception):
+    """An error, or a value, that cannot be written."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+def wordless(*_, **__):
+    raise Wordless
+
+
+def test_errors_and_values_without_words_are_told_all_the_same():
+    class Rows(returning(list)):
+        def profile_rows(self):
+            return [Wordless()]
+
+    unread = "Wordless: (its message cannot be read: RuntimeError)"
+    with device("odd", compile=wordless), pytest.raises(pt.PartitaError) as caught:
+        pt.compile(alternating(), "odd")
+    assert unread in str(caught.value)
+    with device("odd", subgraph_type=returning(wordless)), pytest.raises(pt.RunError) as caught:
+        pt.compile(alternating(), "odd")(X)
+    assert caught.value.cause == unread
+    with device("odd", supports=lambda *_: Wordless()), pytest.raises(DeviceMistake, match="a Wordless that cannot be written"):
+        pt.query(alternating(), "HETERO:odd,reference")
+    with device("odd", subgraph_type=Rows), pytest.raises(DeviceMistake, match="a Wordless that cannot be written"):
+        pt.compile(alternating(), "odd", {"PERF_COUNT": True}).profile(X)
 
 
 def test_compile_completes_a_partial_configuration():

@@ -390,3 +390,11 @@ def test_a_setting_by_which_each_size_is_compiled() -> None:
     data = numbers(3, 24)
     assert_close(model(data)[0], pt.compile(graph, "reference")(data)[0], atol=0.2, rtol=0.1)
     assert specialized(model).any_size is None and len(specialized(model).sizes) == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_one_hot_of_three_values_is_refused(device: str) -> None:
+    ids, values = pt.variable("ids", "int64", (2,)), pt.variable("values", "float32", (3,))
+    graph = pt.Graph([pt.op("OneHot", ids, pt.constant(np.array(4)), values)], [ids, values])
+    with pytest.raises(pt.PartitaError, match=r"the values are \[off, on\], and \[3\] were given|can run"):
+        pt.compile(graph, device)(np.zeros(2, np.int64), np.zeros(3, np.float32))
