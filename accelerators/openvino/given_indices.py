@@ -92,9 +92,14 @@ class GivenIndices:
         ]
         self._fitting = [node for node in graph.nodes if has_fits(node) and any(entry in self._slots for entry in node.reads)]
         self._wide = {self._slots[entry]: node for node in graph.nodes for entry in _wide(node) if entry in self._slots}
+        others = {entry for node in graph.nodes if node.op != "Slice" for entry in node.reads} | set(graph.outputs)
+        self._bounds = [slot for slot, node in self._wide.items() if node.op == "Slice" and graph.inputs[slot][0] not in others]
 
-    def check(self, inputs: Sequence[Any]) -> None:
-        """Raise RunError if an index or a length does not fit."""
+    def checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs, in which bounds of slices are as near as 32 bits reach. RunError if an index or a length does not fit."""
+        far = {slot for slot in self._bounds if _longer_than_32_bits(np.asarray(inputs[slot])) is not None}
+        if far:
+            inputs = [np.clip(value, -(2**31), 2**31 - 1) if i in far else value for i, value in enumerate(inputs)]
         for given in self._given:
             values = _constant(given.node) if given.slot is None else np.asarray(inputs[given.slot])
             wrong = _wrong(given.node, self._shape(given.data, inputs), values)
@@ -109,6 +114,7 @@ class GivenIndices:
             if long is not None:
                 cause = f"{long} is no size, axis or index that openvino computes with: it has 32 bits for it"
                 raise RunError(cause, where=f"device 'openvino', {node.name!r} ({node.op})")
+        return inputs
 
     def _shape(self, data: NodeEntry, inputs: Sequence[Any]) -> Sequence[Any] | None:
         if data in self._slots:
@@ -124,9 +130,9 @@ def _constant(node: Node) -> np.ndarray[Any, Any]:
 
 
 def _wide(node: Node) -> Iterator[NodeEntry]:
-    """The inputs of the node that are sizes, axes or indices of more than 32 bits. Bounds of Slice end at the data."""
+    """The inputs of the node that are sizes, axes or indices of more than 32 bits."""
     for slot, entry in enumerate(node.inputs):
-        if entry is not None and is_index(node, slot) and node.op != "Slice" and not node.domain:
+        if entry is not None and is_index(node, slot) and not node.domain:
             if isinstance(entry.type, TensorType) and entry.type.dtype in WIDE:
                 yield entry
 

@@ -172,6 +172,10 @@ def _average_pool(node: Node) -> str | None:
     return _max_pool(node)
 
 
+def _lp_pool(node: Node) -> str | None:
+    return "openvino's LpPool takes windows that end beyond the data for whole ones" if node.attrs.get("ceil_mode", 0) else None
+
+
 def _max_pool_with_indices(node: Node) -> str | None:
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     unsigned = isinstance(data_type, TensorType) and data_type.dtype.startswith("uint")
@@ -413,7 +417,7 @@ _HAZARDS: Mapping[str, Hazard] = {
     "LSTM": _recurrent,
     "Loop": _loop,
     "LpNormalization": _always("openvino adds a small number to the length by which LpNormalization divides"),
-    "LpPool": _max_pool,
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool_with_indices,
     "MeanVarianceNormalization": _mean_variance,
     "Mod": _mod,
@@ -437,6 +441,7 @@ _HAZARDS: Mapping[str, Hazard] = {
 }
 
 _VERSIONED: Mapping[str, Callable[[Node, int], str | None]] = {
+    "OneHot": lambda node, opset: "openvino's OneHot of opset 9 does not count from the end" if opset < 11 else None,
     **dict.fromkeys(("ReduceL1", "ReduceLogSum", "ReduceLogSumExp"), _named_axes),
     "RoiAlign": _roi_align,
     "Softmax": _softmax,

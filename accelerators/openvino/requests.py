@@ -63,7 +63,7 @@ class CompiledRequests(CompiledSubgraph):
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         """One run on a request that nobody else uses."""
-        self._indices.check(inputs)
+        inputs = self._indices.checked(inputs)
         without = self._empties.results(inputs)
         if without is not None:
             return without

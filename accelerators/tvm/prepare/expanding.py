@@ -11,7 +11,7 @@ from accelerators.tvm.prepare.masked_rows import with_rows_cleared_last
 from accelerators.tvm.prepare.parts import has_own_parts, own_parts
 from accelerators.tvm.prepare.single import alone
 from graph.build import CALL_DOMAIN
-from graph.errors import PartitaError
+from graph.errors import PartitaError, UnknownOp
 from graph.graph import Graph
 from graph.microsoft import NoBody, body_of, is_known, needed_opset, why_unknown
 from graph.node import Node
@@ -42,7 +42,7 @@ def expanded(node: Node, graph: Graph) -> Node | None:
         node = node.evolve(output_names=tuple([name or f"{node.name}_{i}" for i, name in enumerate(node.output_names)]))
     try:
         body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
-    except NoBody:
+    except (NoBody, UnknownOp):  # The graph may be of a version of ONNX that lacks what the parts are made of.
         return None
     read = [] if body is None else [variable.name for variable in body.inputs]
     if body is None:

@@ -126,6 +126,7 @@ REFUSED = [
     ("Upsample", {"scales": [1.0, 1.0, 1.4, 1.0]}, 7, "takes other nearest pixels for scales that are no whole numbers"),
     ("Upsample", {"scales": [1.0, 1.0, 2.0, 1.1], "mode": "linear"}, 7, "leaves out a scale that is not one"),
     ("Upsample", {"scales": [1.0, 1.0, 1.1, 1.0], "mode": "linear"}, 7, "leaves out a scale that is not one"),
+    ("LpPool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, 18, "windows that end beyond the data"),
     ("MaxPool", {"kernel_shape": [1, 2], "pads": [0, 0, 1, 0]}, 21, "a finite number of a window that lies in the padding"),
 ]
 
@@ -306,6 +307,17 @@ def test_an_index_of_more_than_32_bits_is_an_error(op: str) -> None:
         node = pt.op(op, *inputs, *([pt.constant(np.ones(1, np.float32))] if op == "ScatterND" else []))
     with pytest.raises(pt.RunError, match=r"1099511627777 is (no size, axis or index|outside)|index 1099511627777 is outside"):
         pt.compile(pt.Graph([node], inputs), "openvino")(given)
+
+
+def test_bounds_of_a_slice_reach_beyond_32_bits() -> None:
+    """To the end, as exporters write it: openvino took the lower 32 bits, which say that one is left out."""
+    x, rows, end = pt.variable("x", "float32", (2, 4)), pt.variable("n", "int64", (1,)), pt.constant(np.array([2**63 - 1]))
+    ends = pt.op("Concat", rows, end, axis=0)
+    graph = pt.Graph([pt.op("Slice", x, pt.constant(np.array([0, 1])), ends, name="cut")], inputs=[x, rows])
+    model, data = pt.compile(graph, "HETERO:openvino,reference"), np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert model.report.placement["cut"] == "openvino"
+    for count in (1, 2, 2**40):
+        np.testing.assert_array_equal(model(data, np.array([count]))[0], data[:count, 1:])
 
 
 @pytest.mark.parametrize("op", sorted(set(INDEXED) - {"Gather"}))

@@ -185,3 +185,12 @@ def test_windows_side_by_side_are_patches_of_a_product(sizes: tuple[int, ...], t
     graph = pt.Graph([pt.op("Conv", x, weight, *bias, strides=list(taps), kernel_shape=list(taps))])
     model = check(graph, [draw.standard_normal(sizes).astype("f")])
     assert not {"generic", "parallel"} & set(schedules(model)), schedules(model)
+
+
+@pytest.mark.parametrize(("op", "opset", "attrs"), [("ReduceLogSumExp", 7, {"axes": [1]}), ("TopK", 10, {})])
+def test_parts_for_which_the_version_lacks_an_op_are_left_to_others(op: str, opset: int, attrs: dict[str, Any]) -> None:
+    """The whole model could not be compiled."""
+    x, more = pt.variable("x", "float32", (3, 5)), [pt.constant(np.array([2]))] if op == "TopK" else []
+    graph = pt.Graph([pt.op(op, x, *more, opset=opset, **attrs)], opsets={"": opset})
+    data = np.array([[1, np.nan, 2, np.inf, 3]] * 3, np.float32)
+    np.testing.assert_array_equal(pt.compile(graph, "HETERO:cpu,reference")(data)[0], pt.compile(graph, "reference")(data)[0])
