@@ -68,7 +68,7 @@ GENERATORS = pytest.StashKey[list[tuple[np.random.Generator, Mapping[str, Any]]]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    held = [value for name, module in sys.modules.items() if name.startswith("tests.") for value in vars(module).values()]
+    held = [value for name, module in list(sys.modules.items()) if name.startswith("tests.") for value in vars(module).values()]
     generators = {id(value): value for value in held if isinstance(value, np.random.Generator)}
     session.config.stash[GENERATORS] = [(value, value.bit_generator.state) for value in generators.values()]
 
