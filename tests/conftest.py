@@ -11,14 +11,11 @@ import faulthandler
 import gc
 import os
 import signal
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
-import numpy as np
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
@@ -63,21 +60,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         gc.enable()
 
 
-GENERATORS = pytest.StashKey[list[tuple[np.random.Generator, Mapping[str, Any]]]]()
-"""The generators of random numbers that test modules hold, and their first states."""
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    held = [value for name, module in list(sys.modules.items()) if name.startswith("tests.") for value in vars(module).values()]
-    generators = {id(value): value for value in held if isinstance(value, np.random.Generator)}
-    session.config.stash[GENERATORS] = [(value, value.bit_generator.state) for value in generators.values()]
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """A test draws the same numbers whatever ran before it."""
-    for generator, state in item.config.stash[GENERATORS]:
-        generator.bit_generator.state = state
     with limited(item):
         return (yield)
 
