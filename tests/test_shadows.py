@@ -48,6 +48,7 @@ def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", ["graph", "passes", "partition", "accelerators"])
 @pytest.mark.parametrize("kind", ["the script", "a file beside it", "a package beside it"])
+@pytest.mark.thinned(3)
 def test_a_file_that_lies_there_is_passed_by(tmp_path: Path, name: str, kind: str) -> None:
     script = f"{name}.py" if kind == "the script" else "main.py"
     (tmp_path / script).write_text(WORKS)

@@ -33,7 +33,7 @@ def campaign():
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_files_made_wrong(name: str, campaign: Campaign) -> None:
     if name == "image":
         pytest.importorskip("PIL")
@@ -89,6 +89,7 @@ print(tester.tried("bad", {{"f": b"1"}}))
         ("open(folder / 'f').close()", "None"),
     ],
 )
+@pytest.mark.thinned(2)
 def test_the_fence_sees_what_a_reader_may_not_do(body: str, answer: str, tmp_path: Path) -> None:
     code = FENCE.format(body=body)
     root = str(Path(__file__).parents[2])

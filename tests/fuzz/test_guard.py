@@ -26,6 +26,7 @@ def campaign():
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.thinned(2)
 def test_a_kind_of_kernel_stays_within_its_arrays(name: str, campaign: Campaign) -> None:
     before = campaign.tally.kernels
     assert {campaign.try_model(name, seed) for seed in range(3)} == {"ran"}

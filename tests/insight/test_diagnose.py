@@ -39,6 +39,7 @@ def is_within_bound(fault: pt.Fault) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [convolutions, transformer])
+@pytest.mark.thinned(2)
 def test_each_planted_fault_is_found(make: Any, kind: str) -> None:
     graph = typed(make())
     for plant in plants(graph, kind):

@@ -191,7 +191,7 @@ def test_engines(device: str) -> None:
         ("path", r"/nowhere: by design"),
     ],
 )
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_a_device_that_breaks(
     stage: str, how: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,7 +410,7 @@ def started(breaks: str, then: str) -> tuple[subprocess.Popen[bytes], int]:
 
 @pytest.mark.parametrize("breaks", ["", "run:sleep", "run:hang"])
 @pytest.mark.parametrize("then", ["os._exit(0)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_no_child_is_left_behind(breaks: str, then: str) -> None:
     """However the process ends, and whatever the device is doing: a hang that keeps the interpreter's lock too."""
     result, child = started(breaks, then)

@@ -36,7 +36,7 @@ def compiled(devices: str, graph=None, **options):
 
 
 @pytest.mark.parametrize("devices", DEVICES)
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_another_process_gets_the_same_numbers(devices, tmp_path):
     forbid = {"Softmax": "cpu"} if devices.startswith("HETERO") else None
     model = compiled(devices, forbid=forbid)

@@ -38,7 +38,7 @@ def usable(device) -> str:
 
 
 @pytest.mark.parametrize("device", ["cpu", "openvino", "onnxruntime"])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_the_second_process_tries_nothing(device, cache_home):
     first, _ = asked(usable(device))
     assert first > 0

@@ -70,7 +70,7 @@ def graph_of(decoder: type[_Grouped]) -> pt.Graph:
 
 
 @pytest.mark.parametrize("decoder", [_Grouped, _Windowed, _Many])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_what_is_new_is_appended(decoder: type[_Grouped]) -> None:
     graph, ids = graph_of(decoder), tokens(9, batch=2)
     session = pt.compile(graph, "cpu").session(longest=16, chunks=(4, 1))

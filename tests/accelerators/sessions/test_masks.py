@@ -38,7 +38,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(("make", "sizes"), MODELS)
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:onnxruntime,reference"])
 def test_a_prompt_is_filled_up_at_its_left(make: Make, sizes: Sizes, device: str) -> None:

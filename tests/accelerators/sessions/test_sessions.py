@@ -58,7 +58,7 @@ def tokens(rows: int, batch: int = 1, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("make", "sizes"), EXPORTS)
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_a_step_is_recognised_and_says_the_same(make: Make, sizes: Sizes) -> None:
     graph = make(sizes)
     session = pt.compile(graph, "cpu").session(longest=24, chunks=(4, 1))
@@ -189,7 +189,7 @@ def test_repeated_heads_that_attention_reads_are_appended_to_in_place() -> None:
 
 
 @pytest.mark.parametrize("longest", [5, pytest.param(8, marks=pytest.mark.slow), 12])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> None:
     """Where the first of several new tokens sees all, the last may not."""
     graph, ids = _Window(attrs.evolve(SMALL_LLAMA, layers=1)).graph("window"), tokens(longest)
@@ -202,7 +202,7 @@ def test_a_window_is_found_in_a_buffer_that_it_fills_nearly(longest: int) -> Non
 KEPT = attrs.evolve(SMALL_LLAMA, layers=1)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("device", ["cpu", "reference", "HETERO:onnxruntime,reference"])
 @pytest.mark.parametrize("style", ["ops", "op"])
 def test_caches_of_the_last_positions_go_on(device: str, style: str, tmp_path: Path) -> None:
@@ -282,6 +282,7 @@ class _Started(Llama):
 
 
 @pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.thinned(2)
 def test_the_position_of_the_first_token_is_given_to_all_of_them(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a prompt would each begin where the first one does."""
     sizes = attrs.evolve(SMALL_LLAMA, layers=1, position_ids=False)

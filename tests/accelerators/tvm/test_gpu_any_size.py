@@ -110,6 +110,7 @@ def test_attention_of_any_length() -> None:
 
 
 @pytest.mark.parametrize("graph", [bert(SMALL), gpt2(SMALL)], ids=["bert", "gpt2"])
+@pytest.mark.thinned(2)
 def test_a_transformer_is_compiled_once(graph: pt.Graph) -> None:
     model, reference = pt.compile(graph, "opencl", config=CONFIG), pt.compile(graph, "reference")
     for n, s in [(1, 1), (2, 5), (3, 17), (1, 64)]:

@@ -31,6 +31,7 @@ def agrees(graph: pt.Graph, feeds: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("names", LAYERS)
 @pytest.mark.parametrize("sizes", [((1, 12, 12), (3, 28, 20)), pytest.param(((2, 12, 16),), marks=pytest.mark.slow)])
+@pytest.mark.thinned(2)
 def test_layers_of_images_of_any_size(names: str, sizes: tuple[tuple[int, int, int], ...]) -> None:
     feeds = [{"image": numbers(n, 3, h, w)} for n, h, w in sizes]
     agrees(layers(names.split(",")), feeds)

@@ -75,6 +75,7 @@ def differences(graph: pt.Graph, precision: str, instruction: str, shapes: Shape
 
 
 @pytest.mark.parametrize(("precision", "instruction"), [*WAYS[:2], pytest.param(*WAYS[2], marks=pytest.mark.slow), *WAYS[3:]])
+@pytest.mark.thinned(3)
 def test_products_of_any_number_of_rows(precision: str, instruction: str) -> None:
     sizes = [(1, size, 64) for size in (1, 5, 33)] + [(2, 50, 64)]
     for to_apart, to_exact in differences(products(), precision, instruction, sizes):

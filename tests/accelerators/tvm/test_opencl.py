@@ -129,6 +129,7 @@ def indexed(op: str) -> tuple[pt.Graph, list[np.ndarray], int]:
 
 
 @pytest.mark.parametrize("op", INDEXED)
+@pytest.mark.thinned(2)
 def test_ops_with_indices(op: str) -> None:
     graph, arrays, _ = indexed(op)
     (ours,), (wanted,) = (pt.compile(graph, device)(*arrays) for device in ("opencl", "reference"))

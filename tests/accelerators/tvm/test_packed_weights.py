@@ -37,7 +37,7 @@ def runs(graph: pt.Graph, *more: Any, **config: Any) -> tuple[Any, list[float]]:
     return model, [error(a, b) for a, b in zip(outputs, interpret(graph, inputs), strict=True)]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize(
     "weight",

@@ -62,7 +62,7 @@ def same(graph: pt.Graph, value: Array) -> None:
 FLOATS = {"scales": (None, np.array([1, 1, 1.5, 0.6], np.float32)), "sizes": (None, None, np.array([1, 2, 8, 3]))}
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("size", FLOATS)
 @pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
 @pytest.mark.parametrize(

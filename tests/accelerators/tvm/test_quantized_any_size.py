@@ -67,6 +67,7 @@ def convolutions(height: int | str = 20, width: int | str = 18) -> pt.Graph:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.thinned(2)
 def test_products_of_bytes_of_any_number_of_rows(threads: int) -> None:
     model = check_alike(layers(), [{"x": numbers(n, s, 40)} for n, s in [(2, 9), *((1, size) for size in SIZES)]], threads)
     assert [kernel.schedule for kernel in model.kernels()].count("quantized product") == 2
@@ -107,6 +108,7 @@ def test_quantized_attention_of_any_length() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "block"), [("int4", 32), ("uint8", 0)])
+@pytest.mark.thinned(2)
 def test_products_by_packed_matrices_of_any_number_of_rows(dtype: str, block: int) -> None:
     """As onnxruntime's MatMulNBits, and DequantizeLinear with blocks of scales: few rows, and many."""
     x, low = pt.variable("x", "float32", ("N", "S", 64)), 0 if dtype == "uint8" else -8

@@ -78,7 +78,7 @@ SIZES = ((1, 12, 12), (2, 12, 16), (1, 132, 100))
         *[pytest.param(name, (SIZES[(i + 1) % 2],), id=f"{name}, else", marks=pytest.mark.slow) for i, name in enumerate(LAYERS)],
     ],
 )
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_layers_of_images_of_any_size(name: str, sizes: tuple[tuple[int, int, int], ...]) -> None:
     graph = layers([name])
     model = check_alike(graph, [{"image": numbers(n, 3, h, w)} for n, h, w in sizes])

@@ -48,7 +48,7 @@ def made_by(graph: pt.Graph, inputs: list[Array], name: str, **config: int) -> l
     return compiled(graph, INTEGERS=name, **config).run(inputs, [None] * len(graph.outputs))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_convolution_is_exact(kind: str, name: str) -> None:

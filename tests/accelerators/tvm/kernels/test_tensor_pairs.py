@@ -86,7 +86,7 @@ def test_products_without_barriers_are_seen() -> None:
         run(without_barriers(kernel), given)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @needs_nvcc
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize(
