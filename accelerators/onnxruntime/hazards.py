@@ -184,6 +184,18 @@ def _gather_rows(node: Node) -> str | None:
     return "onnxruntime reads outside of the data where GatherND's indices have more batches, which cannot be known before"
 
 
+def _recurrent(node: Node) -> str | None:
+    unstated = [name for name in ("activation_alpha", "activation_beta") if not node.attrs.get(name)]
+    named = {str(name) for name in node.attrs.get("activations") or ()} & {"Affine", "ScaledTanh", "ThresholdedRelu"}
+    return f"onnxruntime takes 0 for the {unstated[0]} of {min(named)} that is not stated" if unstated and named else None
+
+
+def _non_zero(node: Node) -> str | None:
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    is_scalar = not isinstance(data_type, TensorType) or not data_type.rank
+    return "onnxruntime takes a scalar for a vector in NonZero" if is_scalar else None
+
+
 def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
@@ -197,14 +209,18 @@ _HAZARDS: Mapping[str, Hazard] = {
     "ConvInteger": lambda node: windows.convolution(node) or _conv_integer(node),
     "ConvTranspose": windows.transposed,
     "Einsum": _einsum,
+    "GRU": _recurrent,
     "GatherND": _gather_rows,
     "LRN": _lrn,
+    "LSTM": _recurrent,
     "LpPool": windows.pool,
     "MatMulInteger": _integer_product,
     "MaxPool": windows.pool,
     "MaxUnpool": _max_unpool,
     "MeanVarianceNormalization": lambda node: "onnxruntime makes NaN of equal numbers in MeanVarianceNormalization",
     "Mod": _mod,
+    "NonZero": _non_zero,
+    "RNN": _recurrent,
     "ReduceL1": _whole_norm,
     "ReduceL2": _whole_norm,
     "ReduceMax": _reduce_extreme,

@@ -1,4 +1,5 @@
-"""The resizes that onnxruntime computes differently from ONNX's definition: those by scales that do not make whole sizes."""
+"""The resizes that onnxruntime computes differently from ONNX's definition: of whole numbers, and by scales that make no
+whole sizes."""
 
 from __future__ import annotations
 
@@ -8,11 +9,15 @@ import numpy as np
 
 from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_all_sizes, scaled_sizes
 from graph.node import Node
-from graph.types import Dim
+from graph.types import Dim, TensorType
 
 
 def resize(node: Node) -> str | None:
     """Why the resize had better run elsewhere, if it had."""
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    is_mixed = node.attrs.get("mode", "nearest") != "nearest"
+    if is_mixed and isinstance(data_type, TensorType) and "int" in data_type.dtype:
+        return "onnxruntime cuts off what is behind the point where a resize mixes whole numbers"
     if not has_scales(node):
         return None
     scales = known_scales(node)

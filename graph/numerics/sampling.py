@@ -127,6 +127,8 @@ def roi_align(
     """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
     if images.size and not (images.min() >= 0 and images.max() < len(x)):
         raise ValueError(f"a region is of image {images.min() if images.min() < 0 else images.max()}, and there are {len(x)}")
+    if len(images) != len(rois):
+        raise ValueError(f"there are {len(rois)} regions, and the images of {len(images)}")
     if mode == "max":
         attrs = {
             "coordinate_transformation_mode": coordinate_transformation_mode,
@@ -146,14 +148,14 @@ def roi_align(
 
 
 def _points(start: float, end: float, count: int, ratio: int, half: bool) -> np.ndarray:
-    """The sampled positions of each of ``count`` bins on one axis: (count, points)."""
+    """The sampled positions of each of ``count`` bins on one axis: (count, points). A region of no extent has none."""
     extent = end - start if half else max(end - start, 1.0)
-    points = ratio or max(int(np.ceil(extent / count)), 1)
+    points = ratio or max(int(np.ceil(extent / count)), 0)
     return (start + (np.arange(count * points) + 0.5) * extent / (count * points)).reshape(count, points)
 
 
 def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
-    """The means of a (C, length, N) image at the positions of each bin: (C, bins, N).
+    """The means of a (C, length, N) image at the positions of each bin: (C, bins, N); 0 for a bin without positions.
 
     A position reads the two pixels around it, also one that weighs nothing, and no others. One outside reads zeros."""
     length = image.shape[1]
@@ -164,5 +166,6 @@ def _averaged(image: np.ndarray, bins: np.ndarray) -> np.ndarray:
         part = (inside - low).astype(np.float32)[:, None]
         values = image[:, low] * (1 - part) + image[:, np.minimum(low + 1, length - 1)] * part
         outside = ((positions < -1) | (positions > length))[:, None]
-        means.append(np.where(outside, 0, values).mean(axis=1, keepdims=True, dtype=image.dtype))
+        sums = np.where(outside, 0, values).sum(axis=1, keepdims=True, dtype=image.dtype)
+        means.append(sums / image.dtype.type(max(1, len(positions))))
     return np.concatenate(means, axis=1)

@@ -251,3 +251,12 @@ def test_padding_to_the_same_size_makes_nothing_of_nothing(op: str, step: int) -
     inputs = [x, np.ones((4, 4, 2), np.float32)] if op == "Conv" else [x]
     (y,) = evaluate(op, inputs, attrs, version=19, n_outputs=1)
     assert y.shape == (1, 4, 0)
+
+
+def test_regions_of_no_extent_and_too_many_images() -> None:
+    image, attrs = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6), {"output_height": 2, "output_width": 3}
+    regions = np.array([[3, 3, 3, 3], [4, 1, 2, 5]], np.float32)
+    (y,) = evaluate("RoiAlign", [image, regions, np.zeros(2, np.int64)], attrs, version=16, n_outputs=1)
+    assert not y.any() and y.shape == (2, 1, 2, 3)
+    with pytest.raises(ValueError, match="there are 2 regions, and the images of 3"):
+        evaluate("RoiAlign", [image, regions, np.zeros(3, np.int64)], attrs, version=16, n_outputs=1)

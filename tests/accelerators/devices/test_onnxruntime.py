@@ -462,3 +462,25 @@ def test_a_scan_along_an_inner_axis_would_end_the_process(axis: int) -> None:
     )
     said = answer("onnxruntime", pt.apply_pass(pt.Graph([node[0], node[1]]), "InferShape"))
     assert said is True if axis == 0 else "a Scan along an inner axis takes no step" in str(said)
+
+
+@pytest.mark.parametrize("op", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("activation", ["Affine", "ScaledTanh", "ThresholdedRelu"])
+def test_activations_whose_parameters_are_not_stated(op: str, activation: str) -> None:
+    count = {"RNN": 1, "LSTM": 3, "GRU": 2}[op]
+    gates, names = {"RNN": 1, "LSTM": 4, "GRU": 3}[op], ["Tanh"] * (count - 1) + [activation]
+    shapes = {"x": (2, 1, 4), "w": (1, 3 * gates, 4), "r": (1, 3 * gates, 3)}
+    x, w, r = (pt.variable(name, "float32", shape) for name, shape in shapes.items())
+    for attrs in ({}, {"activation_alpha": [1.0] * count}, {"activation_alpha": [1.0] * count, "activation_beta": [0.5] * count}):
+        layer = pt.op(op, x, w, r, hidden_size=3, activations=names, n_outputs=1, name="n", **attrs)
+        said = answer("onnxruntime", pt.apply_pass(pt.Graph([layer]), "InferShape"))
+        assert said is True if len(attrs) == 2 else f"of {activation} that is not stated" in str(said)
+
+
+def test_scalars_in_nonzero_and_mixtures_of_whole_numbers_are_left_to_others() -> None:
+    assert "a scalar for a vector in NonZero" in str(answer("onnxruntime", one_op("NonZero", ("int64", ()))))
+    assert answer("onnxruntime", one_op("NonZero", ("int64", (3,)))) is True
+    x, sizes = pt.variable("x", "uint8", (1, 1, 4, 4)), pt.constant(np.array([1, 1, 8, 8]))
+    for mode, fits in (("nearest", True), ("linear", False)):
+        said = answer("onnxruntime", pt.Graph([pt.op("Resize", x, None, None, sizes, mode=mode, name="n")]))
+        assert said is True if fits else "where a resize mixes whole numbers" in str(said)
