@@ -1,0 +1,19 @@
+"""What MXNet's symbols and onnxruntime's own ops become is what is kept."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.graphs.kept_graphs import KEPT, SUBJECTS, line
+
+
+@cache
+def kept() -> set[str]:
+    return set(KEPT.read_text("utf-8").splitlines())
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_graph_is_the_one_that_is_kept(subject: str) -> None:
+    assert line(subject) in kept(), "where this is meant: python -m tests.graphs.kept_graphs"
