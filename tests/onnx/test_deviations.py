@@ -265,3 +265,17 @@ def test_a_squeeze_that_is_made_with_empty_axes_is_a_copy_elsewhere(opset: int, 
     session = onnxruntime.InferenceSession(str(tmp_path / "saved.onnx"), providers=["CPUExecutionProvider"])
     assert session.run(None, {"x": array})[0].shape == (1, 2)
     assert pt.compile(pt.load(tmp_path / "saved.onnx"), "reference")(array)[0].shape == (1, 2)
+
+
+def test_an_older_norm_of_a_scalar_is_an_error() -> None:
+    x, y = (helper.make_tensor_value_info(name, 1, []) for name in "xy")
+    graph = helper.make_graph([helper.make_node("LayerNormalization", ["x", "x"], ["y"], axis=0)], "g", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    with pytest.raises(ReadError, match="'x' has no axis that could be normalized"):
+        pt.load(proto)
+
+
+def test_a_squeeze_whose_axis_is_a_scalar_is_written() -> None:
+    """Its axes have to be a vector; who says otherwise is told so by whoever runs it, not by the writer."""
+    squeezed = pt.op("Squeeze", pt.variable("x", "float32", (1, None)), pt.constant(np.array(0)))
+    pt.apply_pass(pt.Graph([squeezed]), "InferShape")

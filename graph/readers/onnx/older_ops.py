@@ -219,6 +219,8 @@ class _Expansion:
                 cause = f"the axis {axis} counts from the front, and the number of dimensions of {self._x!r} is not declared"
                 raise ReadError(cause, where=self._where, remedy="Declare the type of that value, or import opset 17")
             axis -= len(kind.shape)
+        if axis >= 0:
+            raise ReadError(f"{self._x!r} has no axis that could be normalized", where=self._where, remedy="Correct the axis")
         return list(range(axis, 0))
 
     @property

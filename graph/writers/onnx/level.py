@@ -328,4 +328,4 @@ def _keeps_all(node: Node) -> bool:
     if node.op != "Squeeze" or node.domain:
         return False
     axes = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
-    return axes is not None and len(axes) == 0
+    return axes is not None and np.size(axes) == 0
