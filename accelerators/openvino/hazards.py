@@ -258,16 +258,6 @@ def _slice(node: Node) -> str | None:
     return "openvino reads beyond the data where the axes of an empty Slice are computed or given" if unknown else None
 
 
-def _split(node: Node) -> str | None:
-    data_type, parts = node.inputs[0].type if node.inputs[0] is not None else None, node.attrs.get("num_outputs")
-    if parts is None:
-        return None
-    shape = data_type.shape if isinstance(data_type, TensorType) else None
-    size = shape[node.attrs.get("axis", 0)] if shape else None
-    is_even = isinstance(size, int) and size % parts == 0
-    return None if is_even else "openvino splits into equal parts alone where their number is given"
-
-
 def _expand(node: Node) -> str | None:
     sizes = node.inputs[1].type if len(node.inputs) > 1 and node.inputs[1] is not None else None
     none = isinstance(sizes, TensorType) and sizes.shape == (0,)
@@ -442,7 +432,6 @@ _HAZARDS: Mapping[str, Hazard] = {
     "STFT": _TRANSFORM,
     "Shrink": _shrink,
     "Slice": _slice,
-    "Split": _split,
     "ThresholdedRelu": _always("openvino's ThresholdedRelu makes NaN of minus infinity"),
     "Tile": _tile,
     "TopK": _top_k,

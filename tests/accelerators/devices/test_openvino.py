@@ -309,13 +309,6 @@ def test_an_index_of_more_than_32_bits_is_an_error(op: str) -> None:
         pt.compile(pt.Graph([node], inputs), "openvino")(given)
 
 
-@pytest.mark.parametrize(("rows", "fits"), [(6, True), (7, False), ("n", False)])
-def test_parts_that_are_not_equal_are_left_to_others(rows: int | str, fits: bool) -> None:
-    parts = pt.op("Split", pt.variable("x", "float32", (rows, 4)), num_outputs=3, n_outputs=3, name="n")
-    said = answer("openvino", pt.apply_pass(pt.Graph(list(parts.outputs)), "InferShape"))
-    assert said is True if fits else "splits into equal parts alone" in str(said)
-
-
 def test_bounds_of_a_slice_reach_beyond_32_bits() -> None:
     """To the end, as exporters write it: openvino took the lower 32 bits, which say that one is left out."""
     x, rows, end = pt.variable("x", "float32", (2, 4)), pt.variable("n", "int64", (1,)), pt.constant(np.array([2**63 - 1]))
