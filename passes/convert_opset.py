@@ -129,7 +129,7 @@ class _Conversion:
         return converted.evolve(name=name, output_names=tuple(values))
 
     def _positions(self, resize: Node) -> Mapping[str, str]:
-        """How a resize of older days finds positions, which the converter does not write."""
+        """The attributes by which a resize of older days finds positions, which the converter does not write."""
         factors = resize.inputs[2].node.value if len(resize.inputs) > 2 and resize.inputs[2] is not None else None
         try:
             return older_positions(str(resize.attrs.get("mode", "nearest")), factors)

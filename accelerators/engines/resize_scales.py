@@ -41,7 +41,7 @@ def may_leave_all_sizes(node: Node, scales: np.ndarray[Any, Any]) -> bool:
 
 
 def may_leave_a_size(node: Node, scales: np.ndarray[Any, Any]) -> bool:
-    """May a scale that is not one leave its axis as large as it was?"""
+    """True if a scale that is not one may leave its axis as large as it was."""
     return any(scale != 1 and _may_stay(size, scale) for size, scale in zip(scaled_sizes(node, scales), scales, strict=False))
 
 

@@ -70,7 +70,7 @@ def _fill_cache(
 
 
 def _question(device: str | Sequence[str] | None, config: Mapping[str, Any], folders: bool = True) -> str:
-    """What another process is told, with the folders of this machine or without."""
+    """The message to another process, with the folders of this machine or without."""
     devices = device if device is None or isinstance(device, str) else list(device)
     try:
         return json.dumps({"device": devices, "config": config if folders else without_folders(config)})

@@ -172,9 +172,9 @@ class Crew:
         self._burst = Burst()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        """What workers wait for. The caller takes the bare lock: an interrupt inside a condition may leave that half taken."""
+        """Workers wait for it. The caller takes the bare lock: an interrupt inside a condition may leave that half taken."""
         self._arrived: queue.SimpleQueue[Mapping[int, Result]] = queue.SimpleQueue()
-        """What the caller waits for: results, or none where no more inputs come."""
+        """The caller waits for these: results, or none where no more inputs come."""
         self._taken = self._given = 0
         self._open = 0
         """How many inputs were taken that have no result yet."""

@@ -1,4 +1,4 @@
-"""What is read of MXNet's symbols, and what onnxruntime's own ops are taken apart into: the ops of each graph, and a sum over its
+"""The graphs that MXNet's symbols and onnxruntime's own ops become: the ops of each, and a sum over its
 text.
 
 `python -m tests.graphs.kept_graphs` writes the file that `test_kept_graphs.py` compares with anew, and with a name it prints that

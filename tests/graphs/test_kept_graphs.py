@@ -1,4 +1,4 @@
-"""What MXNet's symbols and onnxruntime's own ops become is what is kept."""
+"""MXNet's symbols and onnxruntime's own ops become the graphs that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each op says of sizes: those of its results, in symbols of its inputs, and what these have to fulfil.
+"""The sizes that each op tells: those of its results, in symbols of its inputs, and what these have to fulfil.
 
 `python -m tests.passes.kept_sizes` writes the file that `test_kept_sizes.py` compares with anew."""
 

@@ -1,4 +1,4 @@
-"""What is said of the sizes of each op is what is kept."""
+"""The sizes that each op tells are those that are kept."""
 
 from __future__ import annotations
 

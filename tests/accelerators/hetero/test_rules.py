@@ -1,4 +1,4 @@
-"""What `pin` and `forbid` say of single nodes, and of those inside of calls."""
+"""The rules of `pin` and `forbid` for single nodes, and for those inside of calls."""
 
 from __future__ import annotations
 

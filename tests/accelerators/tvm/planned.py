@@ -1,4 +1,4 @@
-"""How graphs become kernels on machines that need not be here: for each kernel the name of its schedule, and a sum over its text.
+"""Kernels of graphs on machines that need not be here: for each the name of its schedule, and a sum over its text.
 
 `python -m tests.accelerators.tvm.planned` writes the file that `test_planned.py` compares with anew, and
 `python -m tests.accelerators.tvm.planned "moves: cut" avx2` prints kernels."""
