@@ -20,7 +20,7 @@ import attrs
 if TYPE_CHECKING:
     LIMIT = 1
 
-MOST = 3
+MOST, SIZE = 3, 400
 
 @attrs.frozen(slots=True)
 class Pair:
@@ -55,7 +55,7 @@ def test_what_has_no_effect_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mo
     listed = sorted(str(mutant).removeprefix("graph/small.py:") for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"))
     assert listed == [
         "12: 4 -> (5)", "14: 5 -> (6)", "16: a < b -> (a <= b)", "16: a if a < b else b -> (b)", "19: x + y -> (x - y)",
-        "8: 3 -> (4)",
+        "8: 3 -> (4)", "8: 400 -> (800)",
     ]
     for mutant in mutants.mutants_of(tmp_path / "graph" / "small.py"):
         changed = mutant.apply(SOURCE)
@@ -79,10 +79,11 @@ def test_what_tests_notice_and_what_they_do_not(tmp_path: Path) -> None:
     noticed = {change: verdict for _, _, change, verdict in lines}
     assert noticed == {
         "3 -> (4)": "noticed by tests/test_small.py::test_a",
+        "400 -> (800)": "unnoticed (3 of 4 tests pass)",
         "a if a < b else b -> (b)": "noticed by tests/test_small.py::test_a",
         "a < b -> (a <= b)": "unnoticed (3 of 4 tests pass)",
         "x + y -> (x - y)": "unnoticed (3 of 4 tests pass)",
     }
     assert "fails without any change: tests/test_small.py::test_d" in run.stdout
-    assert run.returncode == 1 and "50.0% of 4 changes were noticed" in run.stdout
+    assert run.returncode == 1 and "40.0% of 5 changes were noticed" in run.stdout
     assert (tmp_path / "graph" / "small.py").read_text() == SOURCE
