@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graph import Graph
@@ -102,7 +102,7 @@ def nodes(subject: str) -> Iterator[tuple[str, Graph | PartitaError]]:
     types = [None if entry is None else entry.type for entry in node.inputs]
     values = [None if entry is None else entry.node.value for entry in node.inputs]
     for name in sorted(_MEANINGS[str(node.op)].attributes):
-        for value in _others(name, node.attrs.get(name)):
+        for value in others(name, node.attrs.get(name), MICROSOFT):
             attrs = {key: each for key, each in {**node.attrs, name: value}.items() if each is not None}
             yield f"{name}={value}", _body(node.evolve(attrs=attrs), types, values)
     for i, each in enumerate(types):
@@ -135,20 +135,24 @@ def _put(values: Sequence[Any], at: int, value: Any) -> list[Any]:
     return [*values[:at], value, *values[at + 1 :]]
 
 
-def _others(name: str, value: Any) -> list[Any]:
+def others(name: str, value: Any, absent: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Other values of an attribute; None is one that is not given."""
     match value:
         case None:
-            listed = MICROSOFT.get(name, (0, 1, 2, -1))
+            listed = absent.get(name, (0, 1, 2, -1))
         case int():
             listed = (value - 1, value + 1, 0, 2 * value, None)
         case float():
             listed = (value / 2, 0.0, 1.0, None)
         case str() | bytes():
-            listed = (*MICROSOFT.get(name, ()), None)
-        case _:
+            listed = (*absent.get(name, ()), None)
+        case list() | tuple() if not value or not isinstance(value[0], int | float):
+            listed = (*absent.get(name, ()), value[:-1], None)
+        case list() | tuple():
             listed = ([*value, 1], value[:-1], [*value[:-1], value[-1] + 1], [value[0] + 1, *value[1:]], None)
-    return [each for each in listed if each != value or type(each) is not type(value)]
+        case _:
+            listed = (None,)
+    return [each for each in listed if type(each) is not type(value) or each != value]
 
 
 MICROSOFT = {

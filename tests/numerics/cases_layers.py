@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.numerics.case import Case, f32, i8, i64, pos, u8
+from tests.numerics.case import Case, f32, i8, i64, pos, restart, u8
 
+restart()
 X = f32(2, 4, 7, 6)
 STATS = [f32(4), f32(4), f32(4), pos(4)]
 NORMS = [
