@@ -1,4 +1,4 @@
-"""The sizes that small variations of single ops tell: those of the results, in symbols of the inputs, and what these have to fulfil.
+"""The sizes that small variations of single ops tell: those of the results, and what those of the inputs have to fulfil.
 
 `python -m tests.passes.kept_variations` writes the file that `test_kept_variations.py` compares with anew. Of variations of one
 attribute that end the same, the first is kept."""
@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import partita as pt
 from graph.errors import PartitaError
