@@ -9,6 +9,5 @@ from tests.graphs.kept_variations import kept, lines, subjects
 
 @pytest.mark.parametrize("subject", subjects())
 def test_variations_become_what_is_kept(subject: str) -> None:
-    expected, results = kept().get(subject, {}), dict(lines(subject))
-    found = {name: results.get(name) for name in expected}
-    assert found == expected, "where this is meant: python -m tests.graphs.kept_variations"
+    expected, every = kept().get(subject, {}), dict(lines(subject))
+    assert {name: every.get(name) for name in expected} == expected, "where this is meant: python -m tests.graphs.kept_variations"

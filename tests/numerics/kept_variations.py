@@ -5,6 +5,7 @@ attribute that end the same, the first is kept."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,10 +24,18 @@ from tests.numerics.cases_windows import RESIZE, WINDOWED
 
 KEPT = Path(__file__).with_name("kept_variations.txt")
 
-CASES = {
-    f"{case.op} {number}": case
-    for number, case in enumerate([*ELEMENTWISE, *QUANTIZED, *REDUCTIONS, *NORMS, *RECURRENT, *SHAPES, *RESIZE, *WINDOWED])
-}
+
+def _named(*cases: Case) -> dict[str, Case]:
+    """Each case by its op and its number among the cases of this op."""
+    counts: Counter[str] = Counter()
+    named = {}
+    for case in cases:
+        counts[case.op] += 1
+        named[f"{case.op} {counts[case.op]}"] = case
+    return named
+
+
+CASES = _named(*ELEMENTWISE, *QUANTIZED, *REDUCTIONS, *NORMS, *RECURRENT, *SHAPES, *RESIZE, *WINDOWED)
 
 
 def variations(case: Case) -> Iterator[tuple[str, Sequence[Any], Mapping[str, Any], int]]:

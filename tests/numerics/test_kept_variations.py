@@ -10,6 +10,6 @@ from tests.numerics.kept_variations import CASES, is_same, kept, result, variati
 @pytest.mark.parametrize("subject", CASES)
 def test_variations_compute_what_is_kept(subject: str) -> None:
     expected, case = kept().get(subject, {}), CASES[subject]
-    found = {name: result(case, *rest) for name, *rest in variations(case) if name in expected}
-    others = {name: (found.get(name), text) for name, text in expected.items() if not is_same(found.get(name, ""), text)}
+    results = {name: result(case, *rest) for name, *rest in variations(case) if name in expected}
+    others = {name: (results.get(name), text) for name, text in expected.items() if not is_same(results.get(name, ""), text)}
     assert not others, "where this is meant: python -m tests.numerics.kept_variations"

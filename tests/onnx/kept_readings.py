@@ -53,15 +53,15 @@ def _tensors() -> Any:
     """Constants of all kinds of fields."""
     fields = {"f": 1, "i": 6, "l": 7, "d": 11, "u": 12, "q": 13, "b": 9, "h": 10, "s": 8, "n": 22}
     values = {kind: [1, 0, 1, 1] if kind != 8 else [b"a", b"b", b"c", b"d"] for kind in fields.values()}
-    made = [helper.make_tensor(name, kind, [2, 2], values[kind]) for name, kind in fields.items()]
-    made.append(numpy_helper.from_array(np.arange(6, dtype=np.int16).reshape(2, 3), "r"))
+    tensors = [helper.make_tensor(name, kind, [2, 2], values[kind]) for name, kind in fields.items()]
+    tensors.append(numpy_helper.from_array(np.arange(6, dtype=np.int16).reshape(2, 3), "r"))
     sparse = helper.make_sparse_tensor(
         helper.make_tensor("p", 1, [2], [3.0, 4.0]), helper.make_tensor("places", 7, [2], [1, 3]), [2, 2]
     )
-    nodes = [helper.make_node("Identity", [tensor.name], [f"{tensor.name}y"]) for tensor in made]
+    nodes = [helper.make_node("Identity", [tensor.name], [f"{tensor.name}y"]) for tensor in tensors]
     nodes.append(helper.make_node("Identity", ["p"], ["py"]))
     outputs = [helper.make_empty_tensor_value_info(node.output[0]) for node in nodes]
-    graph = helper.make_graph(nodes, "tensors", [], outputs, made, sparse_initializer=[sparse])
+    graph = helper.make_graph(nodes, "tensors", [], outputs, tensors, sparse_initializer=[sparse])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 

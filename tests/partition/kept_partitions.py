@@ -27,7 +27,7 @@ PATTERNS = (("Relu", "Neg?", "Abs?"), ("Add", "Relu"), ("Mul", "Sub", "Exp?"), (
 def graph_of(rng: random.Random) -> pt.Graph:
     """A graph of one or two inputs in which most ops read what is near."""
     values: list[Any] = [pt.variable(name, "float32", (3, 3)) for name in ("x", "y")[: rng.randint(1, 2)]]
-    made = []
+    ops = []
     for number in range(rng.randint(3, 18)):
         near = values[-4:]
         if rng.random() < 0.15:
@@ -37,8 +37,8 @@ def graph_of(rng: random.Random) -> pt.Graph:
             values.append(pt.op(rng.choice(ONE), rng.choice(near), name=f"n{number}"))
         else:
             values.append(pt.op(rng.choice(TWO), rng.choice(near), rng.choice(near), name=f"n{number}"))
-        made.append(values[-1])
-    return pt.Graph([made[-1], *rng.sample(made[:-1], min(2, len(made) - 1))], name="drawn")
+        ops.append(values[-1])
+    return pt.Graph([ops[-1], *rng.sample(ops[:-1], min(2, len(ops) - 1))], name="drawn")
 
 
 def partitioned(subject: str) -> pt.Graph:
