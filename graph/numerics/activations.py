@@ -76,7 +76,7 @@ def softsign(x: np.ndarray) -> np.ndarray:
 
 
 @numerics("Gelu", widen=True, why=absent())
-def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
+def gelu(x: np.ndarray, *, approximate: str) -> np.ndarray:
     """x times the normal distribution's cumulative function, or its approximation by tanh."""
     kind = x.dtype.type
     if approximate == "tanh":

@@ -54,7 +54,7 @@ def _register_broadcast(op: str, function: Binary) -> None:
 
 def _register_by_axis(op: str, function: Binary) -> None:
     @numerics(op, until=6, widen=True, why=fails("where `axis` says which dimensions a smaller operand stands for"))
-    def by_axis(a: np.ndarray, b: np.ndarray, *, broadcast: int = 0, axis: int | None = None) -> np.ndarray:
+    def by_axis(a: np.ndarray, b: np.ndarray, *, broadcast: int, axis: int | None = None) -> np.ndarray:
         if broadcast and axis is not None and b.ndim:
             b = b.reshape(*b.shape, *(1,) * (a.ndim - axis % a.ndim - b.ndim))
         return np.asarray(function(a, b))
@@ -103,7 +103,7 @@ def mean(*xs: np.ndarray) -> np.ndarray:
 
 
 @numerics("Mod", why=slow(EVERYWHERE))
-def modulo(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
+def modulo(a: np.ndarray, b: np.ndarray, *, fmod: int) -> np.ndarray:
     """The remainder, with the sign of the divisor, or of the dividend if ``fmod``."""
     return np.fmod(a, b) if fmod else np.mod(a, b)
 

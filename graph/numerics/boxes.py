@@ -17,7 +17,7 @@ def non_max_suppression(
     iou_threshold: Array | None = None,
     score_threshold: Array | None = None,
     *,
-    center_point_box: int = 0,
+    center_point_box: int,
 ) -> Array:
     """For each class, choose the boxes with the best scores that overlap no better box by more than the threshold; the
     result has rows of batch, class, box. (The limits may be scalars, which ONNX's own reference does not take.)

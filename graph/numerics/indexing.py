@@ -12,13 +12,13 @@ _UPDATES = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.mini
 
 
 @numerics("Gather", why=slow(EVERYWHERE))
-def gather(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+def gather(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
     """Slices of ``x`` along an axis."""
     return np.take(x, indices, axis=axis)
 
 
 @numerics("GatherElements", why=fails("where the indices are smaller than the data on another axis"))
-def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int = 0) -> np.ndarray:
+def gather_elements(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
     """For each position in ``indices``, the element of the data there, with the coordinate on ``axis`` replaced by the
     index.
     """
@@ -40,7 +40,7 @@ def gather_nd(x: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0) -> np.
 @numerics("Scatter", widen=True, why=absent())
 @numerics("ScatterElements", widen=True, why=slow("because it sets one element after the other in Python"))
 def scatter_elements(
-    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
+    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str = "none"
 ) -> np.ndarray:
     """A copy of ``x`` with elements replaced or combined; the inverse of `gather_elements`."""
     return _written(x, _positions(indices, axis), updates, reduction)
@@ -75,7 +75,7 @@ def _positions(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
 
 
 @numerics("OneHot", why=fails("where the depth is an array of one element"))
-def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1) -> np.ndarray:
+def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int) -> np.ndarray:
     """values = [off, on]; an index below zero counts from the end, one out of range is off everywhere."""
     if values.shape != (2,):
         raise ValueError(f"the values are [off, on], and {list(values.shape)} were given")
@@ -88,7 +88,7 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
 
 
 @numerics("ReverseSequence", why=differs("where a length is larger than the sequence, which it takes"))
-def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0) -> np.ndarray:
+def reverse_sequence(x: np.ndarray, lengths: np.ndarray, *, batch_axis: int, time_axis: int) -> np.ndarray:
     """Reverse the first elements of each sequence of a batch, as many as its length says."""
     steps = x.shape[time_axis]
     wrong = lengths[(lengths < 0) | (lengths > steps)]

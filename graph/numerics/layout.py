@@ -32,7 +32,7 @@ def reshape(x: np.ndarray, shape: np.ndarray, *, allowzero: int = 0) -> np.ndarr
 
 
 @numerics("Flatten", why=fails("for an array without elements"))
-def flatten(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
+def flatten(x: np.ndarray, *, axis: int) -> np.ndarray:
     """A matrix: axes before ``axis`` are rows, the others columns."""
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
@@ -134,7 +134,7 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
 
 @numerics("Pad", since=2, until=10, why=fails("where padding is negative"))
 def pad_attributes(
-    x: np.ndarray, *, pads: Sequence[int], mode: str = "constant", value: float = 0
+    x: np.ndarray, *, pads: Sequence[int], mode: str, value: float
 ) -> np.ndarray:
     """Below opset 11 everything is an attribute."""
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)

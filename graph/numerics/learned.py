@@ -27,9 +27,9 @@ def encode_classes(x: np.ndarray, *, classes_strings: Sequence[str], default_int
 def encode_labels(
     x: np.ndarray,
     *,
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_string: str = UNUSED,
+    default_float: float,
+    default_int64: int,
+    default_string: str,
     default_tensor: np.ndarray | None = None,
     keys_tensor: np.ndarray | None = None,
     values_tensor: np.ndarray | None = None,

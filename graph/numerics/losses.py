@@ -39,7 +39,7 @@ def softmax_cross_entropy(
     labels: np.ndarray,
     weight: np.ndarray | None = None,
     *,
-    reduction: str = "mean",
+    reduction: str,
     ignore_index: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The loss of the logarithms of softmax over the classes, and these logarithms."""

@@ -20,10 +20,10 @@ def gemm(
     b: np.ndarray,
     c: np.ndarray | None = None,
     *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
+    alpha: float,
+    beta: float,
+    transA: int,
+    transB: int,
     broadcast: int = 0,
 ) -> np.ndarray:
     """alpha A B + beta C; ``broadcast`` of opsets below 7 allows what numpy's rules do anyway."""

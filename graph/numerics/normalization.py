@@ -23,7 +23,7 @@ def spatial_batch_normalization(
     epsilon: float,
     momentum: float,
     n_outputs: int,
-    spatial: int = 1,
+    spatial: int,
     is_test: int = 0,
 ) -> tuple[np.ndarray, ...]:
     """Opsets 1 to 8: without ``spatial`` every position has its own statistics; one output means inference."""
@@ -57,7 +57,7 @@ def batch_normalization(
     *,
     epsilon: float,
     momentum: float,
-    training_mode: int = 0,
+    training_mode: int,
 ) -> tuple[np.ndarray, ...]:
     """From opset 14: training is an attribute; the running statistics are the other outputs."""
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, bool(training_mode), True)
@@ -141,9 +141,9 @@ def layer_normalization(
     scale: np.ndarray,
     bias: np.ndarray | None = None,
     *,
-    axis: int = -1,
+    axis: int,
     epsilon: float,
-    stash_type: int = 1,
+    stash_type: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Y, mean, 1 / deviation over the axes from ``axis`` on; the statistics leave in the stash type, float32 if it is 0."""
     wide = _wide(x)
@@ -159,7 +159,7 @@ def layer_normalization(
 
 @numerics("RMSNormalization", why=differs(HALVES))
 def rms_normalization(
-    x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float, stash_type: int = 1
+    x: np.ndarray, scale: np.ndarray, *, axis: int, epsilon: float, stash_type: int
 ) -> np.ndarray:
     """X over the root of its mean square, over the axes from ``axis`` on."""
     wide = _wide(x)
@@ -169,7 +169,7 @@ def rms_normalization(
 
 
 @numerics("MeanVarianceNormalization", widen=True, why=absent())
-def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3)) -> np.ndarray:
+def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
     """To mean 0 and variance 1 over the axes, or over all where there are none; the specification adds 1e-9 to the deviation."""
     along = tuple(axes) or None
     deviation = x.std(axis=along, keepdims=True) + x.dtype.type(1e-9)
@@ -192,7 +192,7 @@ def local_response_normalization(
 
 
 @numerics("LpNormalization", widen=True, why=differs("in bfloat16, or for a norm of zero"))
-def lp_normalization(x: np.ndarray, *, axis: int = -1, p: int = 2) -> np.ndarray:
+def lp_normalization(x: np.ndarray, *, axis: int, p: int) -> np.ndarray:
     """Divide by the 1- or 2-norm along an axis; zero vectors stay zero."""
     norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True).astype(x.dtype)
     return np.where(norm == 0, x.dtype.type(0), x / np.where(norm == 0, 1, norm)).astype(x.dtype)

@@ -20,7 +20,7 @@ def max_pool(
     *,
     kernel_shape: Sequence[int],
     n_outputs: int,
-    auto_pad: str = "NOTSET",
+    auto_pad: str,
     ceil_mode: int = 0,
     dilations: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
@@ -94,7 +94,7 @@ def average_pool(
     x: np.ndarray,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
+    auto_pad: str,
     ceil_mode: int = 0,
     count_include_pad: int = 0,
     dilations: Sequence[int] | None = None,
@@ -119,10 +119,10 @@ def lp_pool(
     x: np.ndarray,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
+    auto_pad: str,
     ceil_mode: int = 0,
     dilations: Sequence[int] | None = None,
-    p: float = 2,
+    p: float,
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
@@ -144,14 +144,14 @@ def global_max_pool(x: np.ndarray) -> np.ndarray:
 
 
 @numerics("GlobalLpPool", widen=True, why=absent())
-def global_lp_pool(x: np.ndarray, *, p: float = 2) -> np.ndarray:
+def global_lp_pool(x: np.ndarray, *, p: float) -> np.ndarray:
     """The p-norm over all positions."""
     return ((np.abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)).astype(x.dtype)
 
 
 @numerics("MaxRoiPool", widen=True, why=absent())
 def max_roi_pool(
-    x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
+    x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int], spatial_scale: float
 ) -> np.ndarray:
     """The maximum in each bin of each region [image, x1, y1, x2, y2]; an empty bin is 0."""
     y = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)

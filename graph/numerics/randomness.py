@@ -56,7 +56,7 @@ def multinomial(x: np.ndarray, *, dtype: int, sample_size: int, seed: float | No
 
 
 @numerics("Dropout", until=6, why=fails("because it has no op with `is_test`"))
-def dropout_is_test(x: np.ndarray, *, ratio: float, is_test: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def dropout_is_test(x: np.ndarray, *, ratio: float, is_test: int) -> tuple[np.ndarray, np.ndarray]:
     """Below opset 7 training is the default."""
     y, mask = _dropped(x, ratio, 0 if is_test else ratio, None)
     return y, mask.astype(x.dtype)

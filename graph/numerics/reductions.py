@@ -85,12 +85,12 @@ def _register(op: str, function: Reduction, by_input: int) -> None:
     why = _WHY.get(op, slow(EVERYWHERE))
 
     @numerics(op, until=by_input - 1, widen=True, why=why)
-    def axes_attribute(x: np.ndarray, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> np.ndarray:
+    def axes_attribute(x: np.ndarray, *, axes: Sequence[int] | None = None, keepdims: int) -> np.ndarray:
         return np.asarray(function(x, axis=tuple(axes or range(x.ndim)), keepdims=bool(keepdims)))
 
     @numerics(op, since=by_input, widen=True, why=why)
     def axes_input(
-        x: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+        x: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int, noop_with_empty_axes: int
     ) -> np.ndarray:
         chosen = () if axes is None else tuple(axes.tolist())
         if not chosen and not noop_with_empty_axes:
@@ -104,7 +104,7 @@ for _op, (_function, _by_input) in _REDUCTIONS.items():
 
 @numerics("ArgMax", "ArgMin", wants=("op",), why=slow(EVERYWHERE))
 def arg_extreme(
-    x: np.ndarray, *, op: str, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    x: np.ndarray, *, op: str, axis: int, keepdims: int, select_last_index: int = 0
 ) -> np.ndarray:
     """The index of the largest or smallest element; among equal ones the first, or the last with
     ``select_last_index``.
@@ -118,7 +118,7 @@ def arg_extreme(
 
 @numerics("TopK", since=10, why=slow(EVERYWHERE))
 def top_k(
-    x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1
+    x: np.ndarray, k: np.ndarray, *, axis: int, largest: int = 1, sorted: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k largest or smallest along an axis, in order, equals by position; and where they are."""
     if not 0 <= k.item() <= x.shape[axis]:
@@ -133,13 +133,13 @@ def top_k(
 
 
 @numerics("CumSum", widen=True, why=differs(HALVES))
-def cumulative_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+def cumulative_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int, reverse: int) -> np.ndarray:
     """Running sums along an axis, from either end, with or without the element itself."""
     return _running(np.add, x, int(axis.item()), exclusive, reverse)
 
 
 @numerics("CumProd", widen=True, why=differs(HALVES))
-def cumulative_product(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0) -> np.ndarray:
+def cumulative_product(x: np.ndarray, axis: np.ndarray, *, exclusive: int, reverse: int) -> np.ndarray:
     """Running products along an axis, from either end, with or without the element itself."""
     return _running(np.multiply, x, int(axis.item()), exclusive, reverse)
 

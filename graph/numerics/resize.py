@@ -59,14 +59,14 @@ def older_positions(mode: str, factors: np.ndarray | None) -> dict[str, str]:
 
 @numerics("Upsample", until=6, widen=True, why=fails("because it has no op with `height_scale`"))
 def upsample_2d(
-    x: np.ndarray, *, height_scale: float, width_scale: float, mode: str = "nearest"
+    x: np.ndarray, *, height_scale: float, width_scale: float, mode: str
 ) -> np.ndarray:
     """Opset 1: two scales for images."""
     return upsample(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)
 
 
 @numerics("Upsample", since=7, until=8, widen=True, why=fails("because it has no op with scales as an attribute"))
-def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str = "nearest") -> np.ndarray:
+def upsample_attribute(x: np.ndarray, *, scales: Sequence[float], mode: str) -> np.ndarray:
     """Opsets 7 and 8: the scales are an attribute."""
     return upsample(x, np.array(scales, np.float32), mode=mode)
 

@@ -16,7 +16,7 @@ from .windows import Window, window
 
 @numerics("GridSample", widen=True, why=fails("for the names of modes before opset 20"))
 def grid_sample(
-    x: np.ndarray, grid: np.ndarray, *, align_corners: int = 0, mode: str, padding_mode: str = "zeros"
+    x: np.ndarray, grid: np.ndarray, *, align_corners: int, mode: str, padding_mode: str
 ) -> np.ndarray:
     """Sample at the positions of the grid, -1 to 1 from border to border, last axis first."""
     sizes = np.array(x.shape[2:])
@@ -79,9 +79,9 @@ def deform_conv(
     mask: np.ndarray | None = None,
     *,
     dilations: Sequence[int] | None = None,
-    group: int = 1,
+    group: int,
     kernel_shape: Sequence[int] | None = None,
-    offset_group: int = 1,
+    offset_group: int,
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> np.ndarray:
@@ -118,11 +118,11 @@ def roi_align(
     images: np.ndarray,
     *,
     coordinate_transformation_mode: str = "output_half_pixel",
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
 ) -> np.ndarray:
     """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
     if images.size and not (images.min() >= 0 and images.max() < len(x)):

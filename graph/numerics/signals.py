@@ -14,7 +14,7 @@ def stft(
     window: np.ndarray | None = None,
     frame_length: np.ndarray | None = None,
     *,
-    onesided: int = 1,
+    onesided: int,
 ) -> np.ndarray:
     """The spectrum of each frame: [batch, frames, frequencies, 2]."""
     parts = signal[..., None] if signal.ndim == 2 else signal

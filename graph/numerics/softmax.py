@@ -42,7 +42,7 @@ _FLATTENED = "because it does not make one axis of all from `axis` on, as these 
 def _flattened(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """The function over a matrix: axes before ``axis`` are its rows, the others its columns."""
 
-    def over_matrix(x: np.ndarray, *, axis: int = 1) -> np.ndarray:
+    def over_matrix(x: np.ndarray, *, axis: int) -> np.ndarray:
         rows = int(np.prod(x.shape[: axis % x.ndim if x.ndim else 0], dtype=int))
         return function(x.reshape(rows, -1) if x.size else x, axis=-1).reshape(x.shape)
 

@@ -53,9 +53,14 @@ def line(subject: str) -> str:
         graph = graph_of(subject)
     except PartitaError as error:
         return f"{subject} | {str(error).splitlines()[0]}"
-    text = FRACTION.sub(lambda number: f"{float(number[0]):.3e}", str(graph))
     ops = " ".join(str(node.op) for node in graph.nodes if node.is_op)
-    return f"{subject} | {zlib.crc32(text.encode()):08x} {ops}"
+    return f"{subject} | {text_sum(graph)} {ops}"
+
+
+def text_sum(graph: pt.Graph) -> str:
+    """A sum over a graph's text, with four digits of each fraction."""
+    text = FRACTION.sub(lambda number: f"{float(number[0]):.3e}", str(graph))
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 if __name__ == "__main__":

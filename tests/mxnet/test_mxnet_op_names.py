@@ -13,6 +13,7 @@ from graph.readers.mxnet import load_mxnet
 from graph.readers.mxnet.conversion import Conversion
 from graph.readers.mxnet.ops.registry import _table
 from tests.mxnet.data import cases
+from tests.mxnet.kept_rows import KEPT, lines
 
 
 def test_names_are_those_of_onnx() -> None:
@@ -59,3 +60,7 @@ def test_a_selector_takes_them() -> None:
     g = pt.Graph([pt.op("Exp", pt.op("Relu", conv, name="relu"), name="exp")])
     selector = pt.ContainOpSelector(pt.mxnet_ops("Convolution", "Activation"))
     assert [group.nodes for group in pt.plan(g, subgraph_property=pt.PatternProperty(selector)).groups] == [("conv", "relu")]
+
+
+def test_rows_are_those_that_are_kept() -> None:
+    assert lines() == KEPT.read_text("utf-8").splitlines(), "where this is meant: python -m tests.mxnet.kept_rows"

@@ -19,6 +19,11 @@ _LAST = 26  # and none yet for newer ones
 _rng = np.random.default_rng(7)
 
 
+def restart() -> None:
+    """Begin a file of cases: its random inputs are the same whatever was imported before."""
+    _rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
+
 @cache
 def _changes() -> dict[str, set[int]]:
     """The opsets at which the schema of each of ONNX's own ops changed."""

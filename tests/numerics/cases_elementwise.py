@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.numerics.case import Case, f32, i8, i64, pos, u8
+from tests.numerics.case import Case, f32, i8, i64, pos, restart, u8
 
+restart()
 X = f32(2, 4, 7, 6)
 UNARY = (
     "Abs Ceil Cos Exp Floor Neg Reciprocal Sigmoid Sign Sin Tanh Tan "

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.numerics.case import Case, f32, i8, i64, pos, u8
+from tests.numerics.case import Case, f32, i8, i64, pos, restart, u8
 
+restart()
 X = f32(2, 4, 7, 6)
 STATS = [f32(4), f32(4), f32(4), pos(4)]
 NORMS = [
@@ -76,4 +77,10 @@ RECURRENT = [
     Case("LSTM", [f32(5, 3, 4), f32(1, 24, 4), f32(1, 24, 6)], {**ONE, "input_forget": 1}, outputs=3),
     Case("LSTM", [f32(5, 3, 4), f32(1, 24, 4), f32(1, 24, 6)], {**ONE, "activations": ["Sigmoid", "Relu", "Affine"],
          "activation_alpha": [0.5], "activation_beta": [0.1]}, outputs=3),
+    *(Case("RNN", [f32(5, 3, 4), f32(1, 6, 4), f32(1, 6, 6)], {**ONE, "activations": [name], **attrs}, outputs=2)
+      for name, attrs in (
+          ("Affine", {"activation_alpha": [0.7], "activation_beta": [0.4]}), ("Elu", {"activation_alpha": [0.7]}),
+          ("HardSigmoid", {"activation_alpha": [0.3], "activation_beta": [0.4]}), ("Softplus", {}), ("Softsign", {}),
+          ("ScaledTanh", {"activation_alpha": [0.7], "activation_beta": [0.4]}), ("ThresholdedRelu", {"activation_alpha": [0.3]}),
+      )),
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.numerics.case import Case, f32, i64, pos
+from tests.numerics.case import Case, f32, i64, pos, restart
 
+restart()
 X = f32(2, 4, 7, 6)
 BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11]]], np.float32)
 SHAPES = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.numerics.case import Case, f32, i64, u8
+from tests.numerics.case import Case, f32, i64, restart, u8
 
+restart()
 X = f32(2, 4, 7, 6)
 ROIS = np.array([[0, 0, 5, 6], [1, 2, 4, 4]], np.float32)
 WINDOWED = [

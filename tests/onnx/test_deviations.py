@@ -267,6 +267,24 @@ def test_a_squeeze_that_is_made_with_empty_axes_is_a_copy_elsewhere(opset: int, 
     assert pt.compile(pt.load(tmp_path / "saved.onnx"), "reference")(array)[0].shape == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes", "cause"),
+    [
+        ("Crop", {"border": 1}, "the attribute 'border' is to be INTS, not INT"),
+        ("ImageScaler", {"scale": 2.0, "bias": "x"}, "the attribute 'bias' is to be FLOATS, not STRING"),
+        ("LayerNormalization", {"axis": "x"}, "the attribute 'axis' is to be INT, not STRING"),
+        ("LayerNormalization", {"axis": -(2**62)}, "'x' has no axis that could be normalized"),
+    ],
+)
+def test_an_attribute_of_an_older_op_is_of_its_kind(op: str, attributes: dict[str, Any], cause: str) -> None:
+    info = helper.make_tensor_value_info("x", 1, (2, 3, 4, 5))
+    result = helper.make_tensor_value_info("y", 1, None)
+    node = helper.make_node(op, ["x", "x"] if op == "LayerNormalization" else ["x"], ["y"], **attributes)
+    graph = helper.make_graph([node], "g", [info], [result])
+    with pytest.raises(ReadError, match=cause):
+        pt.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=7))
+
+
 def test_an_older_norm_of_a_scalar_is_an_error() -> None:
     x, y = (helper.make_tensor_value_info(name, 1, []) for name in "xy")
     graph = helper.make_graph([helper.make_node("LayerNormalization", ["x", "x"], ["y"], axis=0)], "g", [x], [y])

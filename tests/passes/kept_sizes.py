@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import partita as pt
 from graph.errors import PartitaError
 from passes.infer.contract import _symbolic
 from passes.infer.reading import Reading
@@ -31,9 +32,14 @@ def line(subject: str) -> str:
         reading = Reading(model.graph, [_symbolic(node) for node in model.graph.inputs])
     except PartitaError as error:
         return f"{subject} | {error.cause}"
-    results = "; ".join(_listed(reading.sizes(entry)) for entry in model.graph.outputs)
+    return f"{subject} | {told(reading, model.graph)}"
+
+
+def told(reading: Reading, graph: pt.Graph) -> str:
+    """The sizes of a graph's results, and what those of its inputs have to fulfil."""
+    results = "; ".join(_listed(reading.sizes(entry)) for entry in graph.outputs)
     said = [f"{r.left} {r.relation} {r.right}" for r in (*reading.requirements, *reading.assumptions)]
-    return f"{subject} | {results} | {', '.join(said)}"
+    return f"{results} | {', '.join(said)}"
 
 
 def _listed(sizes: object) -> str:

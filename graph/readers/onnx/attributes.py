@@ -40,7 +40,7 @@ def read_attributes(
         proto = _resolved(reading, node, given, params)
         if proto is None:
             continue
-        kind = _kind(reading, node, name, proto)
+        kind = kind_of(reading, node, name, proto)
         if not name or name in attributes:
             cause = f"the attribute {name!r} is given twice" if name else "an attribute has no name"
             raise ReadError(cause, where=reading.where(node))
@@ -67,7 +67,20 @@ def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any]
     return params.get(reference)
 
 
-def _kind(reading: Reading, node: Any, name: str, proto: Any) -> str:
+def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The attributes of an op without a schema, of numbers alone, whose kinds these are; others are left out."""
+    attributes = {}
+    for proto in node.attribute:
+        if proto.name in kinds:
+            kind = kind_of(reading, node, proto.name, proto)
+            if kind != kinds[proto.name]:
+                cause = f"the attribute {proto.name!r} is to be {kinds[proto.name]}, not {kind}"
+                raise ReadError(cause, where=reading.where(node))
+            attributes[proto.name] = getattr(proto, _FIELDS[kind])
+    return attributes
+
+
+def kind_of(reading: Reading, node: Any, name: str, proto: Any) -> str:
     """The kind that the attribute says it is, and is."""
     kind = KINDS.get(proto.type)
     used = [field.name for field, _ in proto.ListFields() if field.name in _VALUE_FIELDS]

@@ -11,6 +11,7 @@ import numpy as np
 from graph.errors import ReadError
 from graph.graph import NEWEST_VERSION
 from graph.protos import DTYPE_NUMBERS
+from graph.readers.onnx.attributes import plain_attributes
 from graph.types import TensorType
 
 if TYPE_CHECKING:
@@ -19,20 +20,25 @@ if TYPE_CHECKING:
 LAST_EXPERIMENTAL = 9
 """The last version of ONNX's domain in which onnxruntime registers the ops that ONNX once had on trial."""
 
+_NORM = {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}
+
 _ATTRIBUTES = {
-    "Affine": "alpha beta",
-    "Crop": "border scale",
-    "DynamicSlice": "",
-    "ImageScaler": "scale bias",
-    "LayerNormalization": "axis epsilon stash_type",
-    "MeanVarianceNormalization": "across_channels normalize_variance",
-    "ParametricSoftplus": "alpha beta",
-    "Scale": "scale",
-    "ScaledTanh": "alpha beta",
-    "SimplifiedLayerNormalization": "axis epsilon stash_type",
-    "ThresholdedRelu": "alpha",
+    "Affine": {"alpha": "FLOAT", "beta": "FLOAT"},
+    "Crop": {"border": "INTS", "scale": "INTS"},
+    "DynamicSlice": {},
+    "ImageScaler": {"scale": "FLOAT", "bias": "FLOATS"},
+    "LayerNormalization": _NORM,
+    "MeanVarianceNormalization": {"across_channels": "INT", "normalize_variance": "INT"},
+    "ParametricSoftplus": {"alpha": "FLOAT", "beta": "FLOAT"},
+    "Scale": {"scale": "FLOAT"},
+    "ScaledTanh": {"alpha": "FLOAT", "beta": "FLOAT"},
+    "SimplifiedLayerNormalization": _NORM,
+    "ThresholdedRelu": {"alpha": "FLOAT"},
 }
-"""The attributes of each of these ops."""
+"""The attributes of each of these ops, and their kinds."""
+
+MOST_AXES = 64
+"""The number of axes that an array has at most."""
 
 _LAST = {"LayerNormalization": 16, "MeanVarianceNormalization": 8, "SimplifiedLayerNormalization": NEWEST_VERSION}
 """The last version of the domain in which these are older ops."""
@@ -52,13 +58,11 @@ class _Expansion:
     """The ops that one NodeProto becomes."""
 
     def __init__(self, level: Level, proto: Any) -> None:
-        from onnx.helper import get_attribute_value
-
         self._level, self._proto = level, proto
         self._version = level.reading.opsets[""]
-        self._attributes = {item.name: get_attribute_value(item) for item in proto.attribute}
+        self._attributes = plain_attributes(level.reading, proto, _ATTRIBUTES[proto.op_type])
         self._where = level.reading.where(proto)
-        unknown = sorted(set(self._attributes) - set(_ATTRIBUTES[proto.op_type].split()))
+        unknown = sorted({item.name for item in proto.attribute} - set(_ATTRIBUTES[proto.op_type]))
         for name in unknown:
             level.reading.note(f"{proto.op_type} has no attribute {name!r}, which is not read", self._where, "Correct its name")
         self._made: list[Any] = []
@@ -219,7 +223,7 @@ class _Expansion:
                 cause = f"the axis {axis} counts from the front, and the number of dimensions of {self._x!r} is not declared"
                 raise ReadError(cause, where=self._where, remedy="Declare the type of that value, or import opset 17")
             axis -= len(kind.shape)
-        if axis >= 0:
+        if not -MOST_AXES <= axis < 0:
             raise ReadError(f"{self._x!r} has no axis that could be normalized", where=self._where, remedy="Correct the axis")
         return list(range(axis, 0))
 
