@@ -330,3 +330,61 @@ def pools() -> Graphs:
         for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"):
             for x in ("1,64,7,7", "2,5,1,1", "1,3,100"):
                 yield f"{kind} {op} {x}", f"({kind}[{x}] x) => ({kind}[] y) {{ y = {op} (x) }}"
+
+
+def rarer() -> Graphs:
+    """Ops and forms of ops that are rare."""
+    for exponent in (0, 1, 2, 3, 4, 5, 7, 10, 13, -1):
+        for kind in ("int32", "int64", "float"):
+            if kind == "float" or exponent >= 0:
+                power = f"e = Constant <value = {kind} {{{exponent}}}> () y = Pow (x, e)"
+                yield f"{kind} to the power of {exponent}", f"({kind}[5,33] x) => ({kind}[] y) {{ {power} }}"
+    for kind in ("uint8", "uint16", "uint32", "uint64"):
+        for way in ("LEFT", "RIGHT"):
+            yield f"{kind} shifted {way}", f'({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = BitShift <direction = "{way}"> (x, y) }}'
+    for kind in ("uint8", "int8", "int32", "int64"):
+        yield f"{kind} BitwiseNot", f"({kind}[40] x) => ({kind}[] y) {{ y = BitwiseNot (x) }}"
+        yield f"{kind} Mod", f"({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = Mod (x, y) }}"
+        yield f"{kind} Div", f"({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = Div (x, y) }}"
+        yield f"{kind} within", f"({kind}[40] x, {kind} lo, {kind} hi) => ({kind}[] y) {{ y = Clip (x, lo, hi) }}"
+    for kind in ("float", "bfloat16", "float16", "double"):
+        yield f"{kind} within", f"({kind}[40] x, {kind} lo, {kind} hi) => ({kind}[] y) {{ y = Clip (x, lo, hi) }}"
+        yield f"{kind} at least", f"({kind}[40] x, {kind} lo) => ({kind}[] y) {{ y = Clip (x, lo) }}"
+        for count in (1, 2, 3, 5):
+            names = [f"x{i}" for i in range(count)]
+            given = ", ".join(f"{kind}[{'1' if i == 2 else '33'}] {name}" for i, name in enumerate(names))
+            for op in ("Mean", "Sum", "Min"):
+                yield f"{kind} {op} of {count}", f"({given}) => ({kind}[] y) {{ y = {op} ({', '.join(names)}) }}"
+    for more in ("", "detect_positive = 0", "detect_negative = 0", "detect_positive = 0, detect_negative = 0"):
+        yield f"infinite {more}", f"(float[40] x) => (bool[] y) {{ y = IsInf <{more}> (x) }}"
+    for more in ("", "bias = 0.5", "lambd = 1.5, bias = -0.5"):
+        yield f"shrunk {more}", f"(float[40] x) => (float[] y) {{ y = Shrink <{more}> (x) }}"
+    yield "remainder", "(float[40] x, float[40] y) => (float[] z) { z = Mod <fmod = 1> (x, y) }"
+    for kind in ("float", "bfloat16"):
+        for text, x, y in [("ab,bc->ac", "5,33", "33,8"), ("bij,bjk->bik", "3,5,16", "3,16,9"), ("bhid,bhjd->bhij", "2,3,8,16", "2,3,9,16"), ("bij,bij->b", "3,5,7", "3,5,7"), ("ij,kj->ki", "5,6", "7,6"),
+                           ("bihd,bjhd->bhij", "2,8,3,16", "2,9,3,16"), ("ijk,k->ij", "3,4,5", "5"), ("i,j->ij", "8", "9"), ("abc,cd->abd", "2,3,16", "16,8"), ("bhij,bjhd->bihd", "2,3,8,9", "2,9,3,16"), ("ij,ij->ij", "4,5", "4,5")]:
+            yield f"{kind} {text}", f'({kind}[{x}] x, {kind}[{y}] y) => ({kind}[] z) {{ z = Einsum <equation = "{text}"> (x, y) }}'
+        yield f"{kind} traced", f'({kind}[4,5,6] x) => ({kind}[] z) {{ z = Einsum <equation = "ijk->ki"> (x) }}'
+    for m, depth, n in [(9, 48, 32), (1, 64, 64), (33, 64, 96), (2, 32, 16)]:
+        for bias in (0, 1):
+            parts = f"s = Constant <value_ints = [{m},4,{n // 4}]> () "
+            for name in "qkv":
+                parts += f"p{name} = MatMul (x, w{name}) b{name} = {f'Add (p{name}, w1)' if bias else f'Identity (p{name})'} r{name} = Reshape (b{name}, s) t{name} = Transpose <perm = [1,0,2]> (r{name}) "
+            parts += "u = Transpose <perm = [0,2,1]> (tk) m = MatMul (tq, u) p = Softmax (m) y = MatMul (p, tv)"
+            weights = _ones("wq", "wk", "wv", kind="float", sizes=f"{depth},{n}")
+            yield f"projections of {m}x{depth} to {n}, {bias}", f"(float[{m},{depth}] x{weights}, float[{n}] w1) => (float[] y) {{ {parts} }}"
+    for more, k in [("", 3), ("strides = [2,2,2]", 3), ("pads = [1,1,1,1,1,1]", 3), ("dilations = [2,1,1]", 2), ("strides = [1,2,2], pads = [0,1,1,0,1,1]", 2)]:
+        yield f"volumes of any size {more} {k}", f"(float[N,4,D,H,W] x, float[6,4,{k},{k},{k}] w, float[6] w1) => (float[] y) {{ y = Conv <{more}> (x, w, w1) }}"
+    gap = "s = Shape <start = 1, end = 2> (x) d = Constant <value_ints = [4]> () m = Mod (s, d) g = Sub (d, m) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, o, o, o, g, o)"
+    same = "s = Shape <start = 1, end = 2> (x) d = Constant <value_ints = [64]> () g = Sub (d, s) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, o, o, o, g, o)"
+    both = "s = Shape <start = 1, end = 2> (x) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, s, o, o, s, o)"
+    for name, text in (("to a multiple", gap), ("to a size", same), ("by its size", both)):
+        for mode in ("constant", "edge", "reflect", "wrap"):
+            yield f"padded {name}, {mode}", f'(float[B,T,8] x) => (float[] y) {{ {text} y = Pad <mode = "{mode}"> (x, p) }}'
+    for text in ("Tile (x, c)", "Expand (x, c)", "Reshape (x, c)", "ConstantOfShape (c)"):
+        yield f"{text} by sizes", f"(float[1,T,8] x, float[B,T] v) => (float[] y) {{ s = Shape <start = 0, end = 1> (v) t = Shape <start = 1> (x) o = Constant <value_ints = [1]> () c = Concat <axis = 0> (s, {'o, o' if 'Tile' in text else 't'}) y = {text} }}"
+    for kind in ("float", "int32", "int64", "uint8"):
+        for x, k, largest in [("3,100", 1, 1), ("3,100", 7, 0), ("1,1000", 100, 1), ("64,33", 33, 1)]:
+            yield f"{kind} best {k} of {x} {largest}", f"({kind}[{x}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <largest = {largest}> (x, k) }}"
+    for row in rows(24, batch=[1, 2], groups=[1, 2, 3], each=[1, 2, 3, 8], n=[1, 2, 5, 6], room=[16, 40, 128, 600], depth=[8, 16, 20, 33, 64, 128], window=[0, 0, 5, 19]):
+        yield f"cached {','.join(str(row[key]) for key in ('batch', 'groups', 'each', 'n', 'room', 'depth', 'window'))}", ""

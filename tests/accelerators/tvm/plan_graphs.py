@@ -220,7 +220,12 @@ GRAPHS: dict[str, str] = {
     f"{part.__name__.replace('_', ' ')}, drawn: {name}": text
     for part in (
         plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_draws.elements, plan_draws.moves,
-        plan_draws.pools, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
+        plan_draws.pools, plan_draws.rarer, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
     )
     for name, text in part()
 }
+
+NARROW = ("residual block", "fire", "product and", "between 16", "dense block", "shuffled", "enlarged", "three of one", "attention 33", "LSTM 5", "groups 2", "groups of channels")
+"""Parts of the names of graphs whose kernels are also kept with numbers stored in two bytes."""
+
+GRAPHS |= {f"narrow: {name}": text for name, text in GRAPHS.items() if any(part in name for part in NARROW) and "bfloat16" not in name}

@@ -18,6 +18,7 @@ from onnx import helper, numpy_helper, parser
 
 import partita as pt
 from accelerators import accelerator
+from accelerators.interface.cached_attention import cached_attention
 from accelerators.tvm.bodies.body import Body, element_of, make_body
 from accelerators.tvm.bodies.indices import with_flags
 from accelerators.tvm.bodies.stored import as_stored
@@ -69,9 +70,27 @@ def written(text: str) -> pt.Graph:
     return pt.load(proto)
 
 
+def graph_of(name: str) -> pt.Graph:
+    """The graph of this name: of its text, or a cached attention of the sizes that the name says."""
+    if GRAPHS[name]:
+        return written(GRAPHS[name])
+    batch, groups, each, new, room, depth, window = map(int, name.rpartition(" ")[2].split(","))
+    query, cache, added = (batch, groups * each, new, depth), (batch, groups, room, depth), (batch, groups, new, depth)
+    shapes = {"query": query, "keys": cache, "values": cache, "new_keys": added, "new_values": added}
+    inputs = [pt.variable(name, "float32", shape) for name, shape in shapes.items()]
+    inputs.append(pt.variable("length", "int64", (1,)))
+    q, k, v, more_k, more_v, length = (node[0] for node in inputs)
+    call = cached_attention(q, (k, v), (more_k, more_v), length, query, cache, 0.3, "attention", window)
+    return pt.apply_pass(pt.Graph([call], inputs, name="attention", opsets={"": 21}), "InferShape")
+
+
 def machines_for(name: str) -> list[str]:
     """The machines whose kernels are kept for a graph: the rarer ones take turns, and all of them for graphs that are drawn."""
     number = zlib.crc32(name.encode())
+    if not GRAPHS[name]:
+        return ["avx2", "avx512"]
+    if name.startswith("narrow"):
+        return ["avx512", "amx"]
     if ", drawn" in name:
         return [("sse", "avx2", "avx2", "avx512", "amx", "sm_80", "sm_80", "opencl")[number % 8]]
     if name.startswith(("products", "convolutions", "quantized")):
@@ -82,16 +101,21 @@ def machines_for(name: str) -> list[str]:
 def line(name: str, machine: str) -> str:
     """The line of the file for a graph on a machine."""
     try:
-        listed = [told for told, _ in kernels(written(GRAPHS[name]), MACHINES[machine])]
+        listed = [told for told, _ in kernels(graph_of(name), MACHINES[machine], precision_of(name))]
     except pt.PartitaError as error:
         listed = [f"refused: {error.cause}"]
     return f"{name} | {machine} | {', '.join(listed)}"
 
 
-def kernels(graph: pt.Graph, machine: Machine) -> Iterator[tuple[str, Draft | None]]:
+def precision_of(name: str) -> str:
+    """What the configuration's PRECISION is for a graph."""
+    return "bf16" if name.startswith("narrow") else "f32"
+
+
+def kernels(graph: pt.Graph, machine: Machine, precision: str) -> Iterator[tuple[str, Draft | None]]:
     """The kernels of the graph in the order of its calls, each after what its line says of it: the ops of one that is scheduled
     by a rule and, for processors, a sum over its loops; the kind of error where there is one."""
-    device = accelerator(machine.kind)
+    device = accelerator(machine.kind).configured({"PRECISION": precision} if precision != "f32" else {})
     assert isinstance(device, TvmAccelerator)
     for form in _forms(graph, device):
         if isinstance(form, Sized):
@@ -153,7 +177,7 @@ def _rounded(array: Array) -> bytes:
 def main(asked: list[str]) -> None:
     """Print the kernels of one graph, or write the file."""
     if asked:
-        for told, draft in kernels(written(GRAPHS[asked[0]]), MACHINES[asked[1]]):
+        for told, draft in kernels(graph_of(asked[0]), MACHINES[asked[1]], precision_of(asked[0])):
             print(told, draft.kernel if draft is not None else "has no kernel of ours", sep="\n")
         return
     KEPT.write_text("".join(f"{line(name, machine)}\n" for name in GRAPHS for machine in machines_for(name)), "utf-8")
