@@ -388,3 +388,23 @@ def rarer() -> Graphs:
             yield f"{kind} best {k} of {x} {largest}", f"({kind}[{x}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <largest = {largest}> (x, k) }}"
     for row in rows(24, batch=[1, 2], groups=[1, 2, 3], each=[1, 2, 3, 8], n=[1, 2, 5, 6], room=[16, 40, 128, 600], depth=[8, 16, 20, 33, 64, 128], window=[0, 0, 5, 19]):
         yield f"cached {','.join(str(row[key]) for key in ('batch', 'groups', 'each', 'n', 'room', 'depth', 'window'))}", ""
+
+
+def of_gpus() -> Graphs:
+    """What a GPU chooses its tiles for: products, convolutions and attention, mostly on tensor cores."""
+    halves = ["bfloat16", "float16"]
+    for row in rows(40, kind=[*halves, "float", "float"], m=[1, 16, 33, 64, 128, 200, 512, 2048], k=[16, 31, 64, 100, 256, 512], n=[8, 40, 64, 128, 300, 512], heads=["", "", "2,12,"]):
+        kind, m, k, n, heads = row["kind"], row["m"], row["k"], row["n"], row["heads"]
+        other = "y" if heads else "w"
+        yield f"{kind} {heads}{m}x{k}x{n}", f"({kind}[{heads}{m},{k}] x, {kind}[{heads}{k},{n}] {other}) => ({kind}[] z) {{ z = MatMul (x, {other}) }}"
+    for row in rows(24, kind=[*halves, "float"], ins=[3, 16, 33, 64, 128], outs=[8, 24, 64, 256], size=[7, 14, 28, 56], k=[1, 3, 3, 5], s=[1, 1, 2]):
+        x, w = f"2,{row['ins']},{row['size']},{row['size']}", f"{row['outs']},{row['ins']},{row['k']},{row['k']}"
+        yield f"{row['kind']} {x} by {w}, {row['s']}", f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <strides = [{row['s']},{row['s']}]> (x, w) }}"
+    for row in rows(36, kind=halves, heads=["1", "3", "32"], m=[16, 17, 33, 64, 128, 300], n=[16, 31, 64, 100, 128, 500], d=[16, 17, 31, 32, 40, 64, 96, 128], masked=["a = Identity (s)", "a = Add (s, mask)", "a = Where (b, s, low)", "a = Mul (s, w)"], guard=[0, 0, 1]):
+        kind, heads, n, d = row["kind"], row["heads"], row["n"], row["d"]
+        guard = "i = IsNaN (p) g = Where (i, w1, p) y = MatMul (g, v)" if row["guard"] else "y = MatMul (p, v)"
+        given = f"{kind}[1,{heads},{row['m']},{d}] q, {kind}[1,{heads},{n},{d}] k, {kind}[1,{heads},{n},{d}] v, {kind}[{row['m']},{n}] mask, bool[1,{n}] b, {kind}[1] w, {kind}[1] low"
+        if row["guard"]:
+            guard = f"zero = Sub (w, w) {guard.replace('w1', 'zero')}"
+        text = f"t = Transpose <perm = [0,1,3,2]> (k) s = MatMul (q, t) {row['masked']} p = Softmax (a) {guard}"
+        yield f"{kind} attention of {heads} heads, {row['m']} {n} {d} {row['masked'][4:7]} {row['guard']}", f"({given}) => ({kind}[] y) {{ {text} }}"

@@ -220,7 +220,7 @@ GRAPHS: dict[str, str] = {
     f"{part.__name__.replace('_', ' ')}, drawn: {name}": text
     for part in (
         plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_draws.elements, plan_draws.moves,
-        plan_draws.pools, plan_draws.rarer, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
+        plan_draws.pools, plan_draws.rarer, plan_draws.of_gpus, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
     )
     for name, text in part()
 }

@@ -91,6 +91,8 @@ def machines_for(name: str) -> list[str]:
         return ["avx2", "avx512"]
     if name.startswith("narrow"):
         return ["avx512", "amx"]
+    if name.startswith("of gpus"):
+        return ["sm_80"]
     if ", drawn" in name:
         return [("sse", "avx2", "avx2", "avx512", "amx", "sm_80", "sm_80", "opencl")[number % 8]]
     if name.startswith(("products", "convolutions", "quantized")):
