@@ -103,7 +103,7 @@ def machines_for(name: str) -> list[str]:
 def line(name: str, machine: str) -> str:
     """The line of the file for a graph on a machine."""
     try:
-        listed = [told for told, _ in kernels(graph_of(name), MACHINES[machine], precision_of(name))]
+        listed = [summary for summary, _ in kernels(graph_of(name), MACHINES[machine], precision_of(name))]
     except pt.PartitaError as error:
         listed = [f"refused: {error.cause}"]
     return f"{name} | {machine} | {', '.join(listed)}"
@@ -130,14 +130,14 @@ def kernels(graph: pt.Graph, machine: Machine, precision: str) -> Iterator[tuple
             body = make_body(call.subgraph)
             try:
                 draft = own_draft(body, machine)
-                told = _told(draft, body, machine)
+                summary = _summary(draft, body, machine)
             except (pt.PartitaError, TypeError, ValueError, AssertionError, IndexError) as error:
                 yield type(error).__name__, None
                 continue
-            yield told, draft
+            yield summary, draft
 
 
-def _told(draft: Draft | None, body: Body, machine: Machine) -> str:
+def _summary(draft: Draft | None, body: Body, machine: Machine) -> str:
     if draft is not None and draft.kernel is not None:
         return f"{draft.schedule} {_sum_of_kernel(draft, body):08x}"
     ops = "+".join(str(node.op) for node in body.ops)
@@ -179,8 +179,8 @@ def _rounded(array: Array) -> bytes:
 def main(asked: list[str]) -> None:
     """Print the kernels of one graph, or write the file."""
     if asked:
-        for told, draft in kernels(graph_of(asked[0]), MACHINES[asked[1]], precision_of(asked[0])):
-            print(told, draft.kernel if draft is not None else "has no kernel of ours", sep="\n")
+        for summary, draft in kernels(graph_of(asked[0]), MACHINES[asked[1]], precision_of(asked[0])):
+            print(summary, draft.kernel if draft is not None else "has no kernel of ours", sep="\n")
         return
     KEPT.write_text("".join(f"{line(name, machine)}\n" for name in GRAPHS for machine in machines_for(name)), "utf-8")
 
