@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.accelerators.tvm import plan_bytes, plan_draws
+
 
 def _products() -> Iterator[tuple[str, str]]:
     for m, k, n in [(1, 64, 64), (1, 768, 768), (2, 100, 37), (7, 33, 1), (12, 5, 9), (37, 64, 48), (64, 768, 256), (128, 256, 1000),
@@ -214,4 +216,16 @@ GRAPHS: dict[str, str] = {
     f"{part.__name__.strip('_')}: {name}": text
     for part in (_products, _convolutions, _images, _rows, _attention, _elementwise, _moves, _quantized, _recurrent, _any_size)
     for name, text in part()
+} | {
+    f"{part.__name__.replace('_', ' ')}, drawn: {name}": text
+    for part in (
+        plan_draws.products, plan_draws.convolutions, plan_draws.lines, plan_draws.attentions, plan_draws.elements, plan_draws.moves,
+        plan_draws.pools, plan_draws.rarer, plan_draws.of_gpus, plan_bytes.quantized_products, plan_bytes.quantized_images, plan_bytes.any_size,
+    )
+    for name, text in part()
 }
+
+NARROW = ("residual block", "fire", "product and", "between 16", "dense block", "shuffled", "enlarged", "three of one", "attention 33", "LSTM 5", "groups 2", "groups of channels")
+"""Parts of the names of graphs whose kernels are also kept with numbers stored in two bytes."""
+
+GRAPHS |= {f"narrow: {name}": text for name, text in GRAPHS.items() if any(part in name for part in NARROW) and "bfloat16" not in name}

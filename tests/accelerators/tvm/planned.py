@@ -1,4 +1,5 @@
-"""Kernels of graphs on machines that need not be here: for each the name of its schedule, and a sum over its text.
+"""Kernels of graphs on machines that need not be here: for each the name of its schedule, and a sum over its text and over the
+constants that it reads, laid out as it reads them. For graphs of any size also a sum over what their sizes have to fulfil.
 
 `python -m tests.accelerators.tvm.planned` writes the file that `test_planned.py` compares with anew, and
 `python -m tests.accelerators.tvm.planned "moves: cut" avx2` prints kernels."""
@@ -17,14 +18,21 @@ from onnx import helper, numpy_helper, parser
 
 import partita as pt
 from accelerators import accelerator
-from accelerators.tvm.bodies.body import make_body
+from accelerators.interface.cached_attention import cached_attention
+from accelerators.tvm.bodies.body import Body, element_of, make_body
+from accelerators.tvm.bodies.indices import with_flags
+from accelerators.tvm.bodies.stored import as_stored
 from accelerators.tvm.device import TvmAccelerator
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.lower.lowering import own_draft
+from accelerators.tvm.kernels.fusion import fuse
+from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from accelerators.tvm.lower.lowering import lower, own_draft
 from accelerators.tvm.machine.machine import Machine, gpu_machine, opencl_machine
 from accelerators.tvm.machine.special import Used
-from accelerators.tvm.sizes.sizing import forms_for_any_size
+from accelerators.tvm.sizes.sizing import Sized, forms_for_any_size
+from graph.types import Array, TensorType
 from tests.accelerators.tvm.plan_graphs import GRAPHS
+
+FLOATS = {onnx.TensorProto.DataType.Value(name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")}
 
 KEPT = Path(__file__).with_name("planned.txt")
 
@@ -40,70 +48,139 @@ MACHINES = {
 FRACTION = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 """Numbers of floating point: of those that were computed, the last digits differ from one processor to the next."""
 
+LOOP = re.compile(r"^ *(?:for .* in (.*)|(if .*)|.* = (T.sblock_alloc_buffer.*)):?$", re.MULTILINE)
+"""The loops and buffers of a kernel that is scheduled by a rule."""
+
 
 def written(text: str) -> pt.Graph:
     """The graph of a line like "(float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul (x, w) }"; inputs whose names begin
-    with w are constants."""
-    proto = onnx.ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 23)])
+    with w are constants, those whose names begin with ws numbers above zero."""
+    domains = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    proto = onnx.ModelProto(ir_version=10, opset_import=domains)
     proto.graph.CopyFrom(parser.parse_graph(f"g {text.replace(' <>', '')}"))
     for item in [item for item in proto.graph.input if item.name.startswith("w")]:
         proto.graph.input.remove(item)
         kind = item.type.tensor_type
-        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         sizes = [size.dim_value for size in kind.shape.dim]
-        numbers = (np.arange(np.prod(sizes, dtype=int)) % 7 - 3).reshape(sizes) / (1 if dtype.kind == "i" else 8)
-        proto.graph.initializer.append(numpy_helper.from_array(numbers.astype(dtype), item.name))
+        is_above_zero = item.name.startswith("ws") or onnx.TensorProto.DataType.Name(kind.elem_type).startswith("UINT")
+        numbers = np.arange(np.prod(sizes, dtype=int)) % 7 + (1 if is_above_zero else -3)
+        is_float = kind.elem_type in FLOATS
+        array = (numbers / 8 if is_float else numbers).astype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).reshape(sizes)
+        proto.graph.initializer.append(numpy_helper.from_array(array, item.name))
     return pt.load(proto)
 
 
+def graph_of(name: str) -> pt.Graph:
+    """The graph of this name: of its text, or a cached attention of the sizes that the name says."""
+    if GRAPHS[name]:
+        return written(GRAPHS[name])
+    batch, groups, each, new, room, depth, window = map(int, name.rpartition(" ")[2].split(","))
+    query, cache, added = (batch, groups * each, new, depth), (batch, groups, room, depth), (batch, groups, new, depth)
+    shapes = {"query": query, "keys": cache, "values": cache, "new_keys": added, "new_values": added}
+    inputs = [pt.variable(name, "float32", shape) for name, shape in shapes.items()]
+    inputs.append(pt.variable("length", "int64", (1,)))
+    q, k, v, more_k, more_v, length = (node[0] for node in inputs)
+    call = cached_attention(q, (k, v), (more_k, more_v), length, query, cache, 0.3, "attention", window)
+    return pt.apply_pass(pt.Graph([call], inputs, name="attention", opsets={"": 21}), "InferShape")
+
+
 def machines_for(name: str) -> list[str]:
-    """The machines whose kernels are kept for a graph: the rarer ones take turns."""
+    """The machines whose kernels are kept for a graph: the rarer ones take turns, and all of them for graphs that are drawn."""
+    number = zlib.crc32(name.encode())
+    if not GRAPHS[name]:
+        return ["avx2", "avx512"]
+    if name.startswith("narrow"):
+        return ["avx512", "amx"]
+    if name.startswith("of gpus"):
+        return ["sm_80"]
+    if ", drawn" in name:
+        return [("sse", "avx2", "avx2", "avx512", "amx", "sm_80", "sm_80", "opencl")[number % 8]]
     if name.startswith(("products", "convolutions", "quantized")):
         return ["avx2", "avx512", "amx", "sm_80"]
-    return ["avx2", "sm_80", ("sse", "avx512", "opencl")[zlib.crc32(name.encode()) % 3]]
+    return ["avx2", "sm_80", ("sse", "avx512", "opencl")[number % 3]]
 
 
 def line(name: str, machine: str) -> str:
     """The line of the file for a graph on a machine."""
-    return f"{name} | {machine} | {', '.join(map(_told, drafts(written(GRAPHS[name]), MACHINES[machine])))}"
+    try:
+        listed = [summary for summary, _ in kernels(graph_of(name), MACHINES[machine], precision_of(name))]
+    except pt.PartitaError as error:
+        listed = [f"refused: {error.cause}"]
+    return f"{name} | {machine} | {', '.join(listed)}"
 
 
-def _told(draft: Draft | str) -> str:
-    if isinstance(draft, str):
-        return draft
-    text = FRACTION.sub(lambda number: f"{float(number[0]):.2e}", str(draft.kernel))
-    return f"{draft.schedule} {zlib.crc32(text.encode()):08x}"
+def precision_of(name: str) -> str:
+    """What the configuration's PRECISION is for a graph."""
+    return "bf16" if name.startswith("narrow") else "f32"
 
 
-def drafts(graph: pt.Graph, machine: Machine) -> Iterator[Draft | str]:
-    """The kernels of the graph in the order of its calls; the ops, or the kind of error, of one that is not ours."""
-    device = accelerator(machine.kind)
+def kernels(graph: pt.Graph, machine: Machine, precision: str) -> Iterator[tuple[str, Draft | None]]:
+    """The kernels of the graph in the order of its calls, each after what its line says of it: the ops of one that is scheduled
+    by a rule and, for processors, a sum over its loops; the kind of error where there is one."""
+    device = accelerator(machine.kind).configured({"PRECISION": precision} if precision != "f32" else {})
     assert isinstance(device, TvmAccelerator)
     for form in _forms(graph, device):
-        for call in [node for node in device.fused(form, machine).nodes if node.is_call]:
+        if isinstance(form, Sized):
+            yield f"form {_sum_of_form(form):08x}", None
+            form = form.graph
+        laid_out = device.laid_out(form, machine)
+        fused = fuse(with_flags(laid_out)[0] if machine.is_gpu else laid_out, machine)
+        for call in [node for node in fused.nodes if node.is_call]:
             assert call.subgraph is not None
             body = make_body(call.subgraph)
             try:
                 draft = own_draft(body, machine)
+                summary = _summary(draft, body, machine)
             except (pt.PartitaError, TypeError, ValueError, AssertionError, IndexError) as error:
-                yield type(error).__name__
+                yield type(error).__name__, None
                 continue
-            yield "+".join(str(node.op) for node in body.ops) if draft is None or draft.kernel is None else draft
+            yield summary, draft
 
 
-def _forms(graph: pt.Graph, device: TvmAccelerator) -> Iterator[pt.Graph]:
-    if all(node[0].type is not None and node[0].type.is_static for node in graph.inputs):
+def _summary(draft: Draft | None, body: Body, machine: Machine) -> str:
+    if draft is not None and draft.kernel is not None:
+        return f"{draft.schedule} {_sum_of_kernel(draft, body):08x}"
+    ops = "+".join(str(node.op) for node in body.ops)
+    if machine.is_gpu:
+        return ops
+    loops = LOOP.findall("".join(f"{kernel}\n" for kernel in lower(body, machine).kernels().values()))
+    return f"{ops} {zlib.crc32(str(loops).encode()):08x}"
+
+
+def _forms(graph: pt.Graph, device: TvmAccelerator) -> Iterator[pt.Graph | Sized]:
+    if all(isinstance(node[0].type, TensorType) and node[0].type.is_static for node in graph.inputs):
         yield graph
-        return
-    for form in forms_for_any_size(device.transform(graph)):
-        yield form.graph
+    else:
+        yield from forms_for_any_size(device.transform(graph))
+
+
+def _sum_of_form(form: Sized) -> int:
+    said = (form.inputs, form.conditions, form.counts, dict(form.rounded), form.filled)
+    return zlib.crc32(str(said).encode())
+
+
+def _sum_of_kernel(draft: Draft, body: Body) -> int:
+    result = zlib.crc32(FRACTION.sub(lambda number: f"{float(number[0]):.2e}", str(draft.kernel)).encode())
+    for i, (variable, array) in enumerate(zip(body.graph.inputs[body.values :], body.weights, strict=True), body.values):
+        pack = draft.packs.get(i)
+        stored = array if isinstance(pack, GradualPack) else as_stored(array, element_of(variable[0]))
+        result = zlib.crc32(_rounded(stored if pack is None else pack(stored)), result)
+    return result
+
+
+def _rounded(array: Array) -> bytes:
+    """The array's bytes, those of numbers of floating point without their last digits."""
+    if array.dtype.kind in "iub":
+        return np.ascontiguousarray(array).tobytes()
+    parts, powers = np.frexp(np.nan_to_num(array.astype(np.float32), nan=-12345.0))
+    return np.rint(parts * 500.3).astype(np.int16).tobytes() + powers.astype(np.int16).tobytes()
 
 
 def main(asked: list[str]) -> None:
     """Print the kernels of one graph, or write the file."""
     if asked:
-        kernels = drafts(written(GRAPHS[asked[0]]), MACHINES[asked[1]])
-        print(*[draft.kernel if isinstance(draft, Draft) else draft for draft in kernels], sep="\n")
+        for summary, draft in kernels(graph_of(asked[0]), MACHINES[asked[1]], precision_of(asked[0])):
+            print(summary, draft.kernel if draft is not None else "has no kernel of ours", sep="\n")
         return
     KEPT.write_text("".join(f"{line(name, machine)}\n" for name in GRAPHS for machine in machines_for(name)), "utf-8")
 
