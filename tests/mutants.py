@@ -66,7 +66,7 @@ MEMORY = 64 << 30
 FIRST = 12
 """The number of tests that run first for a change that needs a new process."""
 
-KEPT = ("tests/accelerators/tvm/test_planned.py", "tests/passes/test_kept_sizes.py", "tests/graphs/test_kept_graphs.py")
+KEPT = re.compile(r".*/test_(planned|kept_\w+)\.py::")
 """Tests that compare with kept lines: each runs much of the code, and notices whatever changes its line."""
 
 LARGE = 100
@@ -312,7 +312,7 @@ def tests_of(mutant: Mutant, maps: Sequence[Map]) -> list[str]:
         seen[test.partition("[")[0]] += 1
         order[test] = sizes[test] * seen[test.partition("[")[0]]
     ordered = sorted(order, key=order.__getitem__)
-    kept = [test for test in ordered if test.startswith(KEPT)]
+    kept = [test for test in ordered if KEPT.match(test)]
     return list(dict.fromkeys([*ordered[: FIRST // 2], *kept[: MOST // 2], *ordered]))[:MOST]
 
 
