@@ -2,16 +2,20 @@
 
 The package index shows README.md away from the other files, so that its relative links have to become absolute ones there.
 The address of the repository is PARTITA_ADDRESS, else what the source distribution states, else git's remote `origin`.
-Where there is no address there are no URLs, and links to files become plain words. All other metadata stands in setup.cfg."""
+Where there is no address there are no URLs, and links to files become plain words. All other metadata stands in setup.cfg.
+
+A source distribution keeps the links in `partita/` to the folders beside it, in place of a second copy of what they hold."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 
@@ -67,6 +71,17 @@ def readme(base: str | None) -> str:
     return PICTURE.sub(rf'<img \1src="{base}/raw/HEAD/\2"\3>', LINK.sub(rf"[\1]({base}/blob/HEAD/\2)", text))
 
 
+class SourceDistribution(sdist):
+    """The repository's files, and its links."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        for link in [path for path in (ROOT / "partita").iterdir() if path.is_symlink()]:
+            copy = Path(base_dir, "partita", link.name)
+            shutil.rmtree(copy)
+            copy.symlink_to(link.readlink())
+
+
 if __name__ == "__main__":
     home = address()
     setup(
@@ -74,4 +89,5 @@ if __name__ == "__main__":
         project_urls={name: home + path for name, path in PAGES.items()} if home else {},
         long_description=readme(home),
         long_description_content_type="text/markdown",
+        cmdclass={"sdist": SourceDistribution},
     )

@@ -91,8 +91,8 @@ def _help() -> str:
 
 def _passes() -> str:
     """A row for each pass."""
-    import partition  # noqa: F401  its passes register themselves
-    from passes import list_passes, pass_info
+    import partita.partition  # noqa: F401  its passes register themselves
+    from partita.passes import list_passes, pass_info
 
     return "\n".join(["| pass | what it does |", "|---|---|", *(_row(pass_info(name)) for name in list_passes())])
 

@@ -4,12 +4,12 @@ Names are imported when they are first asked for, since a model of a file answer
 
 from typing import TYPE_CHECKING
 
-from graph.lazily import lazily
+from partita.graph.lazily import lazily
 
 if TYPE_CHECKING:
-    from accelerators.choosing_precision import choose_precision
-    from accelerators.compiling_files import compile
-    from accelerators.errors import (
+    from partita.accelerators.choosing_precision import choose_precision
+    from partita.accelerators.compiling_files import compile
+    from partita.accelerators.errors import (
         AcceleratorError,
         AcceleratorUnavailable,
         BadConfig,
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnknownKey,
     )
-    from accelerators.importing import import_model
-    from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
-    from accelerators.interface.keys import BadValue, Key
-    from accelerators.interface.registry import (
+    from partita.accelerators.importing import import_model
+    from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+    from partita.accelerators.interface.keys import BadValue, Key
+    from partita.accelerators.interface.registry import (
         DeviceInfo,
         accelerator,
         devices,
         register_accelerator,
         unregister_accelerator,
     )
-    from accelerators.loading_files import load
-    from accelerators.placement.placement import Placement
-    from accelerators.placement.placing import query
-    from accelerators.precision.precision_plan import PrecisionPlan
-    from accelerators.running.compiled_model import CompiledModel
-    from accelerators.running.profile import Profile
-    from accelerators.tuning import TuningReport, tune
-    from accelerators.uploading import to_device
+    from partita.accelerators.loading_files import load
+    from partita.accelerators.placement.placement import Placement
+    from partita.accelerators.placement.placing import query
+    from partita.accelerators.precision.precision_plan import PrecisionPlan
+    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.running.profile import Profile
+    from partita.accelerators.tuning import TuningReport, tune
+    from partita.accelerators.uploading import to_device
 
 __all__ = [
     "Accelerator",
@@ -80,38 +80,38 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "Accelerator": "accelerators.interface.accelerator",
-    "AcceleratorError": "accelerators.errors",
-    "AcceleratorUnavailable": "accelerators.errors",
-    "BadConfig": "accelerators.errors",
-    "BadValue": "accelerators.interface.keys",
-    "CompileError": "accelerators.errors",
-    "DeviceMistake": "accelerators.errors",
-    "CompiledModel": "accelerators.running.compiled_model",
-    "CompiledSubgraph": "accelerators.interface.accelerator",
-    "DeviceInfo": "accelerators.interface.registry",
-    "InputError": "accelerators.errors",
-    "Key": "accelerators.interface.keys",
-    "NotSupported": "accelerators.errors",
-    "Placement": "accelerators.placement.placement",
-    "PrecisionPlan": "accelerators.precision.precision_plan",
-    "Profile": "accelerators.running.profile",
-    "ProfileRow": "accelerators.interface.accelerator",
-    "QueueFull": "accelerators.errors",
-    "RequestTimeout": "accelerators.errors",
-    "RunError": "accelerators.errors",
-    "TuningReport": "accelerators.tuning",
-    "UnknownDevice": "accelerators.errors",
-    "UnknownKey": "accelerators.errors",
-    "accelerator": "accelerators.interface.registry",
-    "choose_precision": "accelerators.choosing_precision",
-    "compile": "accelerators.compiling_files",
-    "devices": "accelerators.interface.registry",
-    "import_model": "accelerators.importing",
-    "load": "accelerators.loading_files",
-    "query": "accelerators.placement.placing",
-    "register_accelerator": "accelerators.interface.registry",
-    "to_device": "accelerators.uploading",
-    "tune": "accelerators.tuning",
-    "unregister_accelerator": "accelerators.interface.registry",
+    "Accelerator": "partita.accelerators.interface.accelerator",
+    "AcceleratorError": "partita.accelerators.errors",
+    "AcceleratorUnavailable": "partita.accelerators.errors",
+    "BadConfig": "partita.accelerators.errors",
+    "BadValue": "partita.accelerators.interface.keys",
+    "CompileError": "partita.accelerators.errors",
+    "DeviceMistake": "partita.accelerators.errors",
+    "CompiledModel": "partita.accelerators.running.compiled_model",
+    "CompiledSubgraph": "partita.accelerators.interface.accelerator",
+    "DeviceInfo": "partita.accelerators.interface.registry",
+    "InputError": "partita.accelerators.errors",
+    "Key": "partita.accelerators.interface.keys",
+    "NotSupported": "partita.accelerators.errors",
+    "Placement": "partita.accelerators.placement.placement",
+    "PrecisionPlan": "partita.accelerators.precision.precision_plan",
+    "Profile": "partita.accelerators.running.profile",
+    "ProfileRow": "partita.accelerators.interface.accelerator",
+    "QueueFull": "partita.accelerators.errors",
+    "RequestTimeout": "partita.accelerators.errors",
+    "RunError": "partita.accelerators.errors",
+    "TuningReport": "partita.accelerators.tuning",
+    "UnknownDevice": "partita.accelerators.errors",
+    "UnknownKey": "partita.accelerators.errors",
+    "accelerator": "partita.accelerators.interface.registry",
+    "choose_precision": "partita.accelerators.choosing_precision",
+    "compile": "partita.accelerators.compiling_files",
+    "devices": "partita.accelerators.interface.registry",
+    "import_model": "partita.accelerators.importing",
+    "load": "partita.accelerators.loading_files",
+    "query": "partita.accelerators.placement.placing",
+    "register_accelerator": "partita.accelerators.interface.registry",
+    "to_device": "partita.accelerators.uploading",
+    "tune": "partita.accelerators.tuning",
+    "unregister_accelerator": "partita.accelerators.interface.registry",
 })

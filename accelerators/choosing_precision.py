@@ -10,19 +10,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.choosing.op_costs import Measuring
-from accelerators.choosing.options import UNITS, batches_of, check_options, locked_of
-from accelerators.choosing.target import Target
-from accelerators.choosing.whole_models import fastest
-from accelerators.choosing.within_tolerance import Option, choose
-from accelerators.placement.rules import Forbid, Pin
-from accelerators.precision.lowered_ops import KEPT, with_channel_scales
-from accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow
-from accelerators.process.ending import at_a_device
-from graph.graph import Graph, require_graph
-from graph.words import counted
-from partition.fingerprint import fingerprint
-from passes.infer import infer
+from partita.accelerators.choosing.op_costs import Measuring
+from partita.accelerators.choosing.options import UNITS, batches_of, check_options, locked_of
+from partita.accelerators.choosing.target import Target
+from partita.accelerators.choosing.whole_models import fastest
+from partita.accelerators.choosing.within_tolerance import Option, choose
+from partita.accelerators.placement.rules import Forbid, Pin
+from partita.accelerators.precision.lowered_ops import KEPT, with_channel_scales
+from partita.accelerators.precision.precision_plan import PrecisionPlan, PrecisionRow
+from partita.accelerators.process.ending import at_a_device
+from partita.graph.graph import Graph, require_graph
+from partita.graph.words import counted
+from partita.partition.fingerprint import fingerprint
+from partita.passes.infer import infer
 
 ENOUGH = 30
 """Inputs from which on nobody is warned that a new one may be another case."""

@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.building.report import CompileReport, SubgraphRow
-from accelerators.building.subgraphs import Builder, Built
-from accelerators.building.task import Task
-from accelerators.building.units import Unit, compile_unit, measured_units
-from accelerators.cache.answers import remembering
-from accelerators.errors import AcceleratorError, NotSupported
-from accelerators.interface.absent import Absent, present
-from accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
-from accelerators.interface.settings import read_config
-from accelerators.placement.placement import Placement
-from accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
-from accelerators.placement.rules import Forbid, Pin, resolve_rules
-from accelerators.process.ending import at_a_device
-from accelerators.running.compiled_model import CompiledModel, Origin
-from accelerators.running.multi import MultiModel
-from accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
-from accelerators.starting import Beginning, started
-from graph.build import is_made_call
-from graph.errors import check_count, check_flag
-from graph.graph import NOTES, Graph
-from graph.logs import logger
-from graph.node import Node
-from graph.order import reachable
-from graph.readers.torch import from_torch, is_torchs
-from graph.types import Dim
-from graph.words import counted
-from passes import apply_pass
-from passes import optimize as optimized
-from passes.traced_numbers import without_claims
-from passes.views import shape_view
+from partita.accelerators.building.report import CompileReport, SubgraphRow
+from partita.accelerators.building.subgraphs import Builder, Built
+from partita.accelerators.building.task import Task
+from partita.accelerators.building.units import Unit, compile_unit, measured_units
+from partita.accelerators.cache.answers import remembering
+from partita.accelerators.errors import AcceleratorError, NotSupported
+from partita.accelerators.interface.absent import Absent, present
+from partita.accelerators.interface.device_list import MULTI, find_device, parse_devices, parse_multi
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.placing import checked_graph, dead_nodes, live_part, place
+from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.running.compiled_model import CompiledModel, Origin
+from partita.accelerators.running.multi import MultiModel
+from partita.accelerators.showing.pictures import write_affinity_dot, write_subgraphs_dot
+from partita.accelerators.starting import Beginning, started
+from partita.graph.build import is_made_call
+from partita.graph.errors import check_count, check_flag
+from partita.graph.graph import NOTES, Graph
+from partita.graph.logs import logger
+from partita.graph.node import Node
+from partita.graph.order import reachable
+from partita.graph.readers.torch import from_torch, is_torchs
+from partita.graph.types import Dim
+from partita.graph.words import counted
+from partita.passes import apply_pass
+from partita.passes import optimize as optimized
+from partita.passes.traced_numbers import without_claims
+from partita.passes.views import shape_view
 
 if TYPE_CHECKING:
-    from graph.readers.torch import TorchSource
+    from partita.graph.readers.torch import TorchSource
 
 SHOWN = 8
 """The number of nodes that an error lists."""
@@ -60,7 +60,7 @@ def compile(  # noqa: A001  the contract's name
     optimize: bool = False,
     min_subgraph_size: int | None = None,
 ) -> CompiledModel:
-    """The graph, or torch's module, ready to run. `accelerators.compile` takes files too, and says what the options mean."""
+    """The graph, or torch's module, ready to run. `partita.compile` takes files too, and says what the options mean."""
     check_flag(strict, "option strict", AcceleratorError)
     check_flag(optimize, "option optimize", AcceleratorError)
     check_count("option min_subgraph_size", min_subgraph_size, AcceleratorError)

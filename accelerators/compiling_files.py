@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from accelerators.interface.cache_words import OFF, ON
-from accelerators.process.ending import main_has_ended
+from partita.accelerators.interface.cache_words import OFF, ON
+from partita.accelerators.process.ending import main_has_ended
 
 if TYPE_CHECKING:
-    from accelerators.placement.rules import Forbid, Pin
-    from accelerators.running.compiled_model import CompiledModel
-    from graph.graph import Graph
-    from graph.readers.torch import TorchSource
-    from graph.types import Dim
+    from partita.accelerators.placement.rules import Forbid, Pin
+    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.graph.graph import Graph
+    from partita.graph.readers.torch import TorchSource
+    from partita.graph.types import Dim
 
 DEVICES = (None, "cpu", "HETERO:cpu", "HETERO:cpu,reference", "HETERO:cpu,onnxruntime,reference")
 """The devices whose models may be answered for by onnxruntime before anybody looks at what else was asked for."""
 
-REGISTRY = "accelerators.interface.registry"
+REGISTRY = "partita.accelerators.interface.registry"
 """The module without which nobody can have changed what a device is, or how it is configured."""
 
 
@@ -56,10 +56,10 @@ def compile(  # noqa: A001  the contract's name
         if model is not None:
             return model
     if isinstance(graph, (str, os.PathLike)):
-        from graph.readers import load
+        from partita.graph.readers import load
 
         graph = load(graph, strict=strict)
-    from accelerators.compiling import compile as compile_graph
+    from partita.accelerators.compiling import compile as compile_graph
 
     return compile_graph(
         graph, device, config, example_inputs=example_inputs, pin=pin, forbid=forbid, strict=strict, shapes=shapes, name=name,
@@ -76,13 +76,13 @@ def _at_once(source: Any, device: Any, config: Any) -> Any:
         path = os.fspath(source)
         if not str(path).endswith(".onnx"):
             return None
-        from accelerators.at_once.file_opening import opened
+        from partita.accelerators.at_once.file_opening import opened
 
         return opened(path, device, config, threads)
     if getattr(source, "file", None) is None:
         return None
-    from accelerators.at_once.file_opening import opened_graph
-    from graph.graph import Graph
+    from partita.accelerators.at_once.file_opening import opened_graph
+    from partita.graph.graph import Graph
 
     return opened_graph(source, device, config, threads) if isinstance(source, Graph) else None
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import PartitaError
-from graph.words import error_in_words, in_code
+from partita.graph.errors import PartitaError
+from partita.graph.words import error_in_words, in_code
 
 
 class AcceleratorError(PartitaError):

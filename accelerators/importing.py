@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.process.ending import at_a_device
-from accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.running.compiled_model import CompiledModel
 
 
 @at_a_device()
@@ -24,6 +24,6 @@ def import_model(
     anything is loaded; with a `key` its signature too. `config` is as for `compile`. A subgraph that does not fit here (another
     processor, another version of the library, a device that is missing) is an error that says what differs, unless `recompile`
     allows to compile it anew from its ONNX body: True for the same device, or devices to choose from."""
-    from accelerators.package.unpacking import import_package
+    from partita.accelerators.package.unpacking import import_package
 
     return import_package(path, key, config, recompile)

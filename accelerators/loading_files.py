@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph.graph import Graph
-from graph.readers import load as read
-from graph.types import Dim
+from partita.graph.graph import Graph
+from partita.graph.readers import load as read
+from partita.graph.types import Dim
 
 
 def load(
@@ -28,7 +28,7 @@ def load(
     With `strict` that is an error, and so is a declared type that contradicts what follows from the inputs."""
     graph = read(source, shapes, params, inline, base_dir, strict)
     if strict:
-        from passes.infer import infer
+        from partita.passes.infer import infer
 
         infer(graph, strict=False, check_declared=True)
     return graph

@@ -1,6 +1,6 @@
 """ONNX's backend interface, so that ONNX's own test runner, and whatever else is written against it, runs on any device.
 
-    import accelerators.onnx_backend as backend
+    import partita.accelerators.onnx_backend as backend
     backend.run_model(model, inputs, device="HETERO:onnxruntime,reference")
 
 `backend_for(device)` gives a class that runs every test on one device, whatever ONNX's runner calls it."""
@@ -13,11 +13,11 @@ from typing import Any
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from accelerators.compiling import compile as compile_graph
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import parse_devices
-from accelerators.running.compiled_model import CompiledModel
-from graph.readers import load
+from partita.accelerators.compiling import compile as compile_graph
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.readers import load
 
 ONNX_NAMES = {"CPU": "HETERO:onnxruntime,reference"}
 """ONNX's names of devices, and our devices that serve them; other names are Partita's own."""

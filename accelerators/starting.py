@@ -9,25 +9,25 @@ from typing import Any
 
 import attrs
 
-from accelerators.building.specialized import SpecializedSubgraph
-from accelerators.building.task import Task
-from accelerators.cache.cached_compiling import check_folder
-from accelerators.cache.folder import lasting
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
-from accelerators.interface.absent import present
-from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.settings import MEASURED, Config
-from accelerators.isolation.afar import Workshop, afar, is_afar
-from accelerators.isolation.process import Limit
-from accelerators.placement.rules import Forbid
-from accelerators.process.behind import behind
-from accelerators.process.ending import main_has_ended
-from accelerators.process.once import Once
-from accelerators.process.working import working_folder
-from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.starting_model import StartingModel, Work, ended
-from graph.graph import Graph
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.building.task import Task
+from partita.accelerators.cache.cached_compiling import check_folder
+from partita.accelerators.cache.folder import lasting
+from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, NotSupported, UnknownDevice
+from partita.accelerators.interface.absent import present
+from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.settings import MEASURED, Config
+from partita.accelerators.isolation.afar import Workshop, afar, is_afar
+from partita.accelerators.isolation.process import Limit
+from partita.accelerators.placement.rules import Forbid
+from partita.accelerators.process.behind import behind
+from partita.accelerators.process.ending import main_has_ended
+from partita.accelerators.process.once import Once
+from partita.accelerators.process.working import working_folder
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.starting_model import StartingModel, Work, ended
+from partita.graph.graph import Graph
+from partita.graph.rewrite import Rewriter, rewrite
 
 ENGINES = ("onnxruntime", "openvino")
 """The engines that compile a model within a fraction of a second, the fastest first."""

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.building.specialized import SpecializedSubgraph
-from accelerators.building.units import Unit
-from accelerators.errors import AcceleratorError
-from accelerators.interface.accelerator import TunedKernel
-from accelerators.process.ending import at_a_device
-from accelerators.running.compiled_model import CompiledModel
-from graph.graph import Graph
-from passes.infer import infer
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.building.units import Unit
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.graph import Graph
+from partita.passes.infer import infer
 
 
 @attrs.frozen(slots=True)

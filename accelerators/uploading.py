@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import parse_devices
-from graph.types import Array, dtype_name
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import parse_devices
+from partita.graph.types import Array, dtype_name
 
 
 def to_device(array: Array, device: str) -> DeviceArray:

@@ -10,11 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accelerators.process.atomic import write_text
 from benchmarks import publish, results
 from benchmarks.processes import module_command
 from benchmarks.progress import Progress, run, say
 from benchmarks.venvs import ROOT
+from partita.accelerators.process.atomic import write_text
 
 PARTS = ("partition", "latency", "compiling", "gpu")
 

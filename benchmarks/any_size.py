@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.building.specialized import SpecializedSubgraph
 from benchmarks.agreement import error
 from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models.any_size import BATCH, HEIGHT, LENGTH, MODELS, WIDTH
@@ -31,7 +30,8 @@ from benchmarks.peers import openvino as openvino_peer
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
 from benchmarks.timing import clock_for, clocked, geometric_mean, interleaved, ratio
-from graph.types import TensorType
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.graph.types import TensorType
 
 MEASURED = ("bert", "gpt2", "vit-any", "resnet50", "unet-any")
 """Measured unless others are named."""

@@ -20,7 +20,7 @@ import partita as pt
 from benchmarks.models.files import model
 from benchmarks.models.quantized import quantized_model
 from benchmarks.progress import Progress, run
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 
 ZOO = "bvlc_alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet vgg19 zfnet512".split()
 

@@ -42,7 +42,7 @@ def engines(names: Sequence[str]) -> dict[str, Engine]:
 
 def gpu_name() -> str | None:
     """The GPU that is here; None where there is none."""
-    from accelerators.tvm.run.cuda_driver import driver_of
+    from partita.accelerators.tvm.run.cuda_driver import driver_of
 
     driver = driver_of(0)
     return driver.title if driver else None
@@ -50,7 +50,7 @@ def gpu_name() -> str | None:
 
 def opencl_name() -> str:
     """The OpenCL device that is here; AcceleratorUnavailable, with what to install, where there is none."""
-    from accelerators.tvm.run.opencl_driver import drivers
+    from partita.accelerators.tvm.run.opencl_driver import drivers
 
     return drivers()[0].name
 
@@ -125,7 +125,7 @@ def measure(args: argparse.Namespace) -> list[results.Row]:
 
 def show_on_opencl(args: argparse.Namespace) -> None:
     """The tiny form, to see that all of it works."""
-    from accelerators.errors import AcceleratorUnavailable
+    from partita.accelerators.errors import AcceleratorUnavailable
 
     try:
         name = opencl_name()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from accelerators.tvm.code import nvcc
+from partita.accelerators.tvm.code import nvcc
 
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")

@@ -22,15 +22,15 @@ from benchmarks.models import NAMES, model
 from benchmarks.progress import run, say
 from benchmarks.tables import markdown, seconds
 from benchmarks.work import flops
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import NodeEntry
-from graph.types import TensorType, numpy_dtype
 from partita.compare import PRECISIONS
-from passes.infer import infer
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import NodeEntry
+from partita.graph.types import TensorType, numpy_dtype
+from partita.passes.infer import infer
 
 if TYPE_CHECKING:
-    from accelerators.tvm.code.building import Built
+    from partita.accelerators.tvm.code.building import Built
 
 LAUNCH = 2e-6
 """The seconds that a launch takes by itself, as NVIDIA's GPUs have them."""
@@ -150,13 +150,13 @@ TAKEN = ("registers at most", "bytes shared at most", "bytes spilled at most")
 
 def judge(graph: Graph, arch: str, precision: str = "f32", registers: bool = False) -> Verdict:
     """Each kernel of the model as `cuda` launches it, with products of this PRECISION; what they take is asked of ptxas."""
-    from accelerators.interface.registry import accelerator
-    from accelerators.tvm.bodies.lifting import lift_weights
-    from accelerators.tvm.code.building import Built
-    from accelerators.tvm.compiled.assembling import pack_weights
-    from accelerators.tvm.compiled.step_list import StepAssembly
-    from accelerators.tvm.device import TvmAccelerator
-    from accelerators.tvm.lower.lowering import lower
+    from partita.accelerators.interface.registry import accelerator
+    from partita.accelerators.tvm.bodies.lifting import lift_weights
+    from partita.accelerators.tvm.code.building import Built
+    from partita.accelerators.tvm.compiled.assembling import pack_weights
+    from partita.accelerators.tvm.compiled.step_list import StepAssembly
+    from partita.accelerators.tvm.device import TvmAccelerator
+    from partita.accelerators.tvm.lower.lowering import lower
 
     chosen = accelerator("cuda")
     config = chosen.full_config({"ARCH": arch, "PRECISION": precision})
@@ -212,10 +212,10 @@ def _groups(launch: Any) -> int:
 
 def launched(built: Built, symbol: str) -> Kernel:
     """A kernel of a body as it is launched."""
-    from accelerators.tvm.code.launches import split_launches
-    from accelerators.tvm.lower.lowering import nameless
-    from accelerators.tvm.machine.library import compiling, tvm
-    from accelerators.tvm.machine.tvm_errors import quiet
+    from partita.accelerators.tvm.code.launches import split_launches
+    from partita.accelerators.tvm.lower.lowering import nameless
+    from partita.accelerators.tvm.machine.library import compiling, tvm
+    from partita.accelerators.tvm.machine.tvm_errors import quiet
 
     kernel, target = built.lowered.kernels()[symbol], built.machine.target
     with compiling.lock, quiet():
@@ -231,7 +231,7 @@ def launched(built: Built, symbol: str) -> Kernel:
 
 def _memory(parameter: Any) -> int:
     """The bytes of a kernel's argument."""
-    from accelerators.tvm.machine.library import tvm
+    from partita.accelerators.tvm.machine.library import tvm
 
     kind = parameter.ty
     return math.prod(int(size) for size in kind.shape) * -(-tvm().DataType(str(kind.dtype)).bits // 8)

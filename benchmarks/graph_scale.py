@@ -47,7 +47,7 @@ def write_model(path: Path, nodes: int) -> None:
 def measure(path: Path) -> dict[str, float]:
     """Seconds for each stage on this model, and the peak memory of the process in MiB."""
     import partita as pt
-    from graph.verify import verify
+    from partita.graph.verify import verify
 
     seconds = {}
     clock = time.perf_counter()

@@ -16,7 +16,6 @@ import attrs
 import numpy as np
 
 import partita as pt
-from accelerators.process.settling import settle
 from benchmarks import publish, results, tables
 from benchmarks.machine import usable_cores
 from benchmarks.models import NAMES, Model, model
@@ -25,7 +24,8 @@ from benchmarks.peak import Peak, describe, peak
 from benchmarks.progress import run
 from benchmarks.tables import markdown
 from benchmarks.work import flops, traffic
-from graph.node import Node
+from partita.accelerators.process.settling import settle
+from partita.graph.node import Node
 
 
 @attrs.frozen

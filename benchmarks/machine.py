@@ -40,7 +40,7 @@ def memory_bytes() -> int:
 
 def machine_name() -> str:
     """A short name of the machine for a file's name: LLVM's name of the processor, what it lacks, and the number of cores."""
-    from accelerators.tvm.machine.machine import hidden_features, host_cpu
+    from partita.accelerators.tvm.machine.machine import hidden_features, host_cpu
 
     without = "-without-avx512" if "avx512f" in hidden_features() else ""
     return f"{host_cpu()}{without}-{usable_cores()}"

@@ -15,13 +15,13 @@ from unittest.mock import patch
 import attrs
 
 import partita as pt
-from accelerators.tvm.code import building
-from accelerators.tvm.kernels.language import Operand, Value, maximum, minimum
-from accelerators.tvm.kernels.recurrent import activations
-from accelerators.tvm.kernels.rows.row_steps import _Making
-from accelerators.tvm.kernels.shared import formulas, functions, reducers
-from accelerators.tvm.kernels.window import blocked_pool
 from benchmarks.models import NAMES, model
+from partita.accelerators.tvm.code import building
+from partita.accelerators.tvm.kernels.language import Operand, Value, maximum, minimum
+from partita.accelerators.tvm.kernels.recurrent import activations
+from partita.accelerators.tvm.kernels.rows.row_steps import _Making
+from partita.accelerators.tvm.kernels.shared import formulas, functions, reducers
+from partita.accelerators.tvm.kernels.window import blocked_pool
 
 CONFIG = {"NUM_THREADS": 1, "CACHE_DIR": "off"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.graph import Graph
+from partita.graph.graph import Graph
 
 Micros = dict[str, float]
 """Microseconds by the name of a kernel or node."""

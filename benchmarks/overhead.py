@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.accelerator import CompiledSubgraph
 from benchmarks.timing import clocked, interleaved
+from partita.accelerators.interface.accelerator import CompiledSubgraph
 
 
 def medians(calls: Sequence[Callable[[], Any]], rounds: int) -> list[float]:

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.shapes import SHAPES
-from graph import Graph, Node, NodeEntry
-from graph.pauses import collector_paused
-from partition import ContainOpSelector, PatternProperty, SubgraphProperty, SubgraphSelector
-from partition.checker import check_partition
-from partition.partition_graph import partition_graph, plan
+from partita.graph import Graph, Node, NodeEntry
+from partita.graph.pauses import collector_paused
+from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty, SubgraphSelector
+from partita.partition.checker import check_partition
+from partita.partition.partition_graph import partition_graph, plan
 
 DEVICE_OPS = ("Sigmoid", "Tanh", "Erf", "Exp")
 """The op of a node by its device; with more devices than one the nodes also get affinities."""

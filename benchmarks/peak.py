@@ -8,12 +8,12 @@ from functools import cache
 import attrs
 import numpy as np
 
-from accelerators.tvm.code.codegen import generate
-from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.machine.machine import host_machine
-from accelerators.tvm.run.runtime import runtime
-from accelerators.tvm.run.threads import set_tvm_threads
 from benchmarks.timing import clocked
+from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.kernels.language import Kernel, emit, float32
+from partita.accelerators.tvm.machine.machine import host_machine
+from partita.accelerators.tvm.run.runtime import runtime
+from partita.accelerators.tvm.run.threads import set_tvm_threads
 
 SUMS = 12
 """Chains of operations that wait for one another."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.process.settling import settle
 from benchmarks.tables import markdown, merge
+from partita.accelerators.process.settling import settle
 
 PRODUCTS = 12
 

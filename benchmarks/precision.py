@@ -24,7 +24,6 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from accelerators.tvm.machine.machine import host_machine
 from benchmarks.machine import machine_name, processor, usable_cores
 from benchmarks.models.files import NAMES, Model, model
 from benchmarks.models.quantized import quantized_model
@@ -32,7 +31,8 @@ from benchmarks.precision_pages import merge
 from benchmarks.processes import CutOff, Failed, module_command, run_json
 from benchmarks.progress import Progress, run
 from benchmarks.timing import Ratio, Seconds, clocked, interleaved, mean, ratio, summary
-from graph.errors import PartitaError
+from partita.accelerators.tvm.machine.machine import host_machine
+from partita.graph.errors import PartitaError
 
 BUDGET = 8.0
 """Seconds for the turns of one model."""

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from accelerators.process.atomic import write_text
 from benchmarks.models.files import NAMES
 from benchmarks.timing import Ratio, mean
 from benchmarks.venvs import ROOT
+from partita.accelerators.process.atomic import write_text
 
 PAGES = {"int8": ROOT / "docs" / "quantized.md", "bf16": ROOT / "docs" / "precision.md"}
 """By kind, the page of its tables: that of one thread stands between `<!-- precision:KIND-1 -->` and its end with a slash."""

@@ -12,10 +12,10 @@ import re
 from functools import partial
 from pathlib import Path
 
-from accelerators.process.atomic import write_text
 from benchmarks import results, tables
 from benchmarks.progress import say
 from benchmarks.venvs import ROOT
+from partita.accelerators.process.atomic import write_text
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 PICTURES = ROOT / "docs" / "pictures"

@@ -18,11 +18,11 @@ import attrs
 import numpy as np
 
 import partita as pt
-from accelerators.process.settling import settle
 from benchmarks.machine import usable_cores
 from benchmarks.tables import markdown, merge
 from benchmarks.timing import clock_for
-from graph.writers.onnx import to_model
+from partita.accelerators.process.settling import settle
+from partita.graph.writers.onnx import to_model
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

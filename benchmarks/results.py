@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.process.atomic import write_text
 from benchmarks.machine import commit, description, machine_name
 from benchmarks.timing import Ratio, Times
+from partita.accelerators.process.atomic import write_text
 
 FOLDER = Path(__file__).resolve().parent / "results"
 

@@ -20,10 +20,10 @@ from benchmarks.closeness import ZOO
 from benchmarks.models.files import model
 from benchmarks.models.quantized import quantized_model
 from benchmarks.progress import Progress, run
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 TWO = ["squeezenet", "resnet50"]
 """The models that are measured unless others are asked for."""

@@ -68,15 +68,15 @@ def main() -> None:
     name, batch = sys.argv[1:]
     start = time.process_time()
     import partita as pt
-    from accelerators.placement import support_table
-    from accelerators.tvm.code import building, linking, workers
-    from accelerators.tvm.compiled import assembling
-    from accelerators.tvm.cpu import CpuAccelerator
-    from accelerators.tvm.device import TvmAccelerator
-    from accelerators.tvm.kernels import fusion
-    from accelerators.tvm.lower import lowering
     from benchmarks.models import model
-    from passes import infer
+    from partita.accelerators.placement import support_table
+    from partita.accelerators.tvm.code import building, linking, workers
+    from partita.accelerators.tvm.compiled import assembling
+    from partita.accelerators.tvm.cpu import CpuAccelerator
+    from partita.accelerators.tvm.device import TvmAccelerator
+    from partita.accelerators.tvm.kernels import fusion
+    from partita.accelerators.tvm.lower import lowering
+    from partita.passes import infer
 
     imports = time.process_time() - start
     path, inputs = model(name, int(batch)).path, model(name, int(batch)).inputs()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerators.process.atomic import write_text
 from benchmarks.results import Row, Section, distinct
 from benchmarks.timing import Ratio, mean
+from partita.accelerators.process.atomic import write_text
 
 Cells = Sequence[object]
 

@@ -26,12 +26,12 @@ import torchvision
 import transformers
 
 import partita as pt
-from accelerators.process.settling import settle
 from benchmarks.progress import say
 from benchmarks.tables import markdown, merge
 from benchmarks.timing import clock_for
-from graph.readers.onnx import load_onnx
-from graph.readers.torch import export
+from partita.accelerators.process.settling import settle
+from partita.graph.readers.onnx import load_onnx
+from partita.graph.readers.torch import export
 
 DEVICES = "HETERO:cpu,reference"
 

@@ -17,9 +17,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import NotSupported
 from benchmarks.processes import module_command, run_json
 from benchmarks.venvs import ROOT
+from partita.accelerators.errors import NotSupported
 
 DATA = ROOT / "tests" / "data" / "torch"
 
@@ -87,7 +87,7 @@ def main() -> None:
 
 def all_models() -> list[str]:
     """The zoo, and the small ones."""
-    from graph.readers.zoo import zoo_names
+    from partita.graph.readers.zoo import zoo_names
 
     return [*(f"zoo:{name}" for name in zoo_names()), *map(str, SMALL)]
 
@@ -139,7 +139,7 @@ def _arrived(folder: Path) -> dict[str, float]:
 def spread(graph: Any, device: str) -> Any:
     """On several devices: each tenth of the ops on the next device, where that takes the op."""
     import partita as pt
-    from accelerators.interface.registry import accelerator
+    from partita.accelerators.interface.registry import accelerator
 
     names = device.removeprefix("HETERO:").split(",")
     if len(names) == 1:

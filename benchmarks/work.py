@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, numpy_dtype
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, numpy_dtype
 
 
 def flops(nodes: Collection[Node]) -> int:

@@ -4,12 +4,12 @@ Names are imported when they are first asked for, since a model of a file answer
 
 from typing import TYPE_CHECKING
 
-from graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
-from graph.lazily import lazily
+from partita.graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
+from partita.graph.lazily import lazily
 
 if TYPE_CHECKING:
-    from graph.build import call, constant, op, variable
-    from graph.errors import (
+    from partita.graph.build import call, constant, op, variable
+    from partita.graph.errors import (
         GraphError,
         MissingDependency,
         PartitaError,
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
         UnknownOp,
         WriteError,
     )
-    from graph.graph import DEFAULT_OPSET, Graph
-    from graph.index import GraphIndex
-    from graph.node import Node, NodeEntry
-    from graph.ops import register_op, unregister_op
-    from graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+    from partita.graph.graph import DEFAULT_OPSET, Graph
+    from partita.graph.index import GraphIndex
+    from partita.graph.node import Node, NodeEntry
+    from partita.graph.ops import register_op, unregister_op
+    from partita.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 __all__ = [
     "DEFAULT_OPSET",
@@ -54,29 +54,29 @@ __all__ = [
 ]
 
 __getattr__ = lazily(__name__, {
-    "DEFAULT_OPSET": "graph.graph",
-    "Graph": "graph.graph",
-    "GraphError": "graph.errors",
-    "GraphIndex": "graph.index",
-    "MapType": "graph.types",
-    "MissingDependency": "graph.errors",
-    "Node": "graph.node",
-    "NodeEntry": "graph.node",
-    "OptionalType": "graph.types",
-    "PartitaError": "graph.errors",
-    "PassError": "graph.errors",
-    "ReadError": "graph.errors",
-    "SequenceType": "graph.types",
-    "SparseTensorType": "graph.types",
-    "TensorType": "graph.types",
-    "Type": "graph.types",
-    "TypeMismatch": "graph.errors",
-    "UnknownOp": "graph.errors",
-    "WriteError": "graph.errors",
-    "call": "graph.build",
-    "constant": "graph.build",
-    "op": "graph.build",
-    "register_op": "graph.ops",
-    "unregister_op": "graph.ops",
-    "variable": "graph.build",
+    "DEFAULT_OPSET": "partita.graph.graph",
+    "Graph": "partita.graph.graph",
+    "GraphError": "partita.graph.errors",
+    "GraphIndex": "partita.graph.index",
+    "MapType": "partita.graph.types",
+    "MissingDependency": "partita.graph.errors",
+    "Node": "partita.graph.node",
+    "NodeEntry": "partita.graph.node",
+    "OptionalType": "partita.graph.types",
+    "PartitaError": "partita.graph.errors",
+    "PassError": "partita.graph.errors",
+    "ReadError": "partita.graph.errors",
+    "SequenceType": "partita.graph.types",
+    "SparseTensorType": "partita.graph.types",
+    "TensorType": "partita.graph.types",
+    "Type": "partita.graph.types",
+    "TypeMismatch": "partita.graph.errors",
+    "UnknownOp": "partita.graph.errors",
+    "WriteError": "partita.graph.errors",
+    "call": "partita.graph.build",
+    "constant": "partita.graph.build",
+    "op": "partita.graph.build",
+    "register_op": "partita.graph.ops",
+    "unregister_op": "partita.graph.ops",
+    "variable": "partita.graph.build",
 })

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graph.errors import GraphError
-from graph.node import Body, Node, NodeEntry, name_node, replace_attributes
+from partita.graph.errors import GraphError
+from partita.graph.node import Body, Node, NodeEntry, name_node, replace_attributes
 
 
 def check_names(nodes: Sequence[Node]) -> None:
@@ -108,14 +108,14 @@ def _inside(node: Node) -> Iterator[Node]:
 
 
 def _nodes_in(body: Body) -> Iterator[Node]:
-    from graph.nested import graphs_in  # upward: it walks over graphs, which this module is below
+    from partita.graph.nested import graphs_in  # upward: it walks over graphs, which this module is below
 
     return (node for graph in graphs_in(body) for node in graph.nodes if node.is_op)  # type: ignore[arg-type]
 
 
 def _renamed(body: Any, taken: set[str], reserved: set[str]) -> Any:
     """The body with new names for the ops that a graph named, where the names are taken."""
-    from graph.rewrite import Rewriter, map_bodies, rewrite  # upward: as above
+    from partita.graph.rewrite import Rewriter, map_bodies, rewrite  # upward: as above
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = rewriter.rebuilt(node)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.attributes import checked_attributes
-from graph.errors import GraphError, TypeMismatch, check_flag
-from graph.node import CONSTANT, NOTHING, Node, NodeEntry, as_entry, frozen_attrs
-from graph.types import Dim, TensorType, Type, dtype_name
+from partita.graph.attributes import checked_attributes
+from partita.graph.errors import GraphError, TypeMismatch, check_flag
+from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, as_entry, frozen_attrs
+from partita.graph.types import Dim, TensorType, Type, dtype_name
 
 if TYPE_CHECKING:
-    from graph.graph import Graph
+    from partita.graph.graph import Graph
 
 CALL = "Call"
 """The op of a subgraph call."""

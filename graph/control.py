@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from graph.build import is_made_call
-from graph.node import Node
+from partita.graph.build import is_made_call
+from partita.graph.node import Node
 
 AFTER = "partita.after"
 """The metadata key of the note."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import GraphError, PartitaError
-from graph.node import Body, Node, NodeEntry
-from graph.order import reachable, topological
+from partita.graph.errors import GraphError, PartitaError
+from partita.graph.node import Body, Node, NodeEntry
+from partita.graph.order import reachable, topological
 
 Memo = dict[int, Any]
 """What `copy.deepcopy` has copied so far, by the identity of the original."""

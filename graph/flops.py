@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops.schemas import ONNX_DOMAINS
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.schemas import ONNX_DOMAINS
+from partita.graph.types import TensorType
 
 
 @attrs.frozen(slots=True)

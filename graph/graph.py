@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
-from graph.errors import GraphError, did_you_mean
-from graph.index import GraphIndex, build_index
-from graph.node import Body, Node, NodeEntry, as_entries
-from graph.order import is_ordered, reachable, topological
-from graph.pauses import collector_paused
-from graph.words import counted
+from partita.graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
+from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.index import GraphIndex, build_index
+from partita.graph.node import Body, Node, NodeEntry, as_entries
+from partita.graph.order import is_ordered, reachable, topological
+from partita.graph.pauses import collector_paused
+from partita.graph.words import counted
 
 if TYPE_CHECKING:
     import networkx
 
-    from graph.file_state import FileState
+    from partita.graph.file_state import FileState
 
 DEFAULT_OPSET = 21
 
@@ -228,7 +228,7 @@ class Graph(Body):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
         """A copy with nodes of its own, whose affinities may be set; arrays, which never change, are shared."""
-        from graph.copying import copied_attributes, copy_nodes
+        from partita.graph.copying import copied_attributes, copy_nodes
 
         with collector_paused():
             copy_nodes(self.nodes, memo)
@@ -242,7 +242,7 @@ class Graph(Body):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What pickling writes: the nodes in order, so that each node comes after the nodes that it reads."""
-        from graph.copying import check_attributes
+        from partita.graph.copying import check_attributes
 
         check_attributes(self.attrs, self.name)
         parts = (self.nodes, self.inputs, self.outputs, self.name, dict(self.opsets), self.output_names, dict(self.metadata))
@@ -253,18 +253,18 @@ class Graph(Body):
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as networkx sees it: nodes by name, an edge for each value read."""
-        from graph.to_networkx import to_networkx  # upward: users ask by a method of the graph
+        from partita.graph.to_networkx import to_networkx  # upward: users ask by a method of the graph
 
         return to_networkx(self)
 
     def __str__(self) -> str:
-        from graph.text import print_graph
+        from partita.graph.text import print_graph
 
         return print_graph(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows: a picture, or a summary of a large graph."""
-        from graph.pictures import mimebundle
+        from partita.graph.pictures import mimebundle
 
         return mimebundle(self)
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from graph.node import Node
-from graph.order import sources
+from partita.graph.node import Node
+from partita.graph.order import sources
 
 if TYPE_CHECKING:
-    from graph.graph import Graph
+    from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True, eq=False)

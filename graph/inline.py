@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graph.control import AFTER, note_out_of_call
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from graph.pauses import collector_paused
-from graph.rewrite import Rewriter, map_bodies
+from partita.graph.control import AFTER, note_out_of_call
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.pauses import collector_paused
+from partita.graph.rewrite import Rewriter, map_bodies
 
 LARGEST = 10_000_000
 """Inlining that would give more nodes than this is refused: functions that call functions can grow without bound."""

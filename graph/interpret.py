@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import GraphError, PartitaError
-from graph.graph import Graph
-from graph.microsoft import body_of, is_known, types_of
-from graph.node import Node, NodeEntry
-from graph.ops.custom import custom_op
-from graph.ops.fitting import has_fits, misfit
-from graph.types import TensorType
+from partita.graph.errors import GraphError, PartitaError
+from partita.graph.graph import Graph
+from partita.graph.microsoft import body_of, is_known, types_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.custom import custom_op
+from partita.graph.ops.fitting import has_fits, misfit
+from partita.graph.types import TensorType
 
 _FAILURES = (
     ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError, ImportError, MemoryError,
@@ -78,7 +78,7 @@ def _evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int], capt
         return _several(results, count)
     if is_known(node):
         return tuple(interpret(body_of(node, types_of(inputs), inputs), [value for value in inputs if value is not None]))
-    from graph.numerics import evaluate
+    from partita.graph.numerics import evaluate
 
     attributes = {
         key: _Runnable(value, captured) if isinstance(value, Graph) else value for key, value in node.attrs.items()

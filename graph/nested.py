@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graph.graph import Graph
-from graph.node import Node
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 
 def bodies_of(node: Node) -> Iterator[Graph]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field, fields
 
-from graph.errors import GraphError
-from graph.types import Type
+from partita.graph.errors import GraphError
+from partita.graph.types import Type
 
 if TYPE_CHECKING:
-    from graph.graph import Graph
+    from partita.graph.graph import Graph
 
 CONSTANT = "Constant"
 """The op of a constant node."""
@@ -222,7 +222,7 @@ class Node(_Open):
         return self.evolve()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        from graph.copying import copy_node  # upward: deepcopy asks for a method
+        from partita.graph.copying import copy_node  # upward: deepcopy asks for a method
 
         return copy_node(self, memo)
 

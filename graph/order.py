@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from graph.errors import GraphError
-from graph.node import Node
+from partita.graph.errors import GraphError
+from partita.graph.node import Node
 
 
 def reachable(roots: Iterable[Node]) -> list[Node]:

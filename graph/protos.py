@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graph.errors import ReadError
-from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.errors import ReadError
+from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 DTYPE_NUMBERS: dict[str, int] = {
     "float32": 1,

@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph.errors import GraphError, TypeMismatch, did_you_mean
-from graph.node import Body, Node
-from graph.ops.fragile import require_sound
-from graph.ops.schemas import ONNX_DOMAINS, OpSpec, ParamSpec, require_spec, spec_of
-from graph.sparse import SparseTensor
-from graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.errors import GraphError, TypeMismatch, did_you_mean
+from partita.graph.node import Body, Node
+from partita.graph.ops.fragile import require_sound
+from partita.graph.ops.schemas import ONNX_DOMAINS, OpSpec, ParamSpec, require_spec, spec_of
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "INT": (int,),

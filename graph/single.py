@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from graph.build import variable
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
+from partita.graph.build import variable
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
 
 
 def graph_of_node(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.text.digests import arrays_in
-from graph.types import TensorType, Type
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.text.digests import arrays_in
+from partita.graph.types import TensorType, Type
 
 if TYPE_CHECKING:
     from rich.console import Console

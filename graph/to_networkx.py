@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graph.errors import MissingDependency
-from graph.graph import Graph
+from partita.graph.errors import MissingDependency
+from partita.graph.graph import Graph
 
 if TYPE_CHECKING:
     import networkx

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph.errors import TypeMismatch
+from partita.graph.errors import TypeMismatch
 
 Array = np.ndarray[Any, Any]
 """An array of any element type and shape."""

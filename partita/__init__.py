@@ -12,14 +12,10 @@ import concurrent.futures.thread  # noqa: F401  once the main thread has ended P
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from partita._house import check_house
-
-check_house()
-
 if TYPE_CHECKING:
     from partita.names import *  # noqa: F403
 
-_EARLY = {"compile": "accelerators", "load": "accelerators"}
+_EARLY = {"compile": "partita.accelerators", "load": "partita.accelerators"}
 """The names that do without the rest, and the packages that they come from."""
 
 __version__ = "0.1.0"

@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators import CompiledModel
-from accelerators.arrays.distance import scales
-from accelerators.compiling import compile as compile_model
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Array, TensorType
-from passes.infer import infer
+from partita.accelerators import CompiledModel
+from partita.accelerators.arrays.distance import scales
+from partita.accelerators.compiling import compile as compile_model
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, TensorType
+from partita.passes.infer import infer
 
 Range = tuple[float, float]
 """The least and the largest finite number; two zeros where there is none."""

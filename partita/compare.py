@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.distance import scales
-from accelerators.errors import BadConfig
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.order import reachable
-from graph.types import TensorType
-from graph.words import counted
+from partita.accelerators.arrays.distance import scales
+from partita.accelerators.errors import BadConfig
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.order import reachable
+from partita.graph.types import TensorType
+from partita.graph.words import counted
 
 TINY = 1e-30
 """Probabilities below this are taken for this when logarithms are compared."""

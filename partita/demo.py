@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from accelerators.cache import default_folder, list_entries
-from accelerators.process.atomic import write_text
-from accelerators.process.settling import settle
-from graph.pictures import to_svg
-from graph.summary import print_summary, summarize
+from partita.accelerators.cache import default_folder, list_entries
+from partita.accelerators.process.atomic import write_text
+from partita.accelerators.process.settling import settle
 from partita.compare import compare
+from partita.graph.pictures import to_svg
+from partita.graph.summary import print_summary, summarize
 
 PICTURE = Path("resnet50.svg")
 """The file that shows the partitioned model."""

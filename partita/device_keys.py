@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.device_list import asked_devices
 
 
 def with_key(config: Mapping[str, Any], devices: str | Sequence[str] | None, key: str, value: Any) -> dict[str, Any]:

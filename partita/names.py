@@ -4,8 +4,8 @@ What only some programs use, such as the report page, is imported when it is fir
 
 from typing import TYPE_CHECKING
 
-import graph.half_imported  # noqa: F401  first: a fork waits for the imports that follow
-from accelerators import (
+import partita.graph.half_imported  # noqa: F401  first: a fork waits for the imports that follow
+from partita.accelerators import (
     Accelerator,
     AcceleratorError,
     AcceleratorUnavailable,
@@ -32,7 +32,7 @@ from accelerators import (
     register_accelerator,
     unregister_accelerator,
 )
-from graph import (
+from partita.graph import (
     Graph,
     GraphError,
     MapType,
@@ -56,13 +56,13 @@ from graph import (
     unregister_op,
     variable,
 )
-from graph.lazily import lazily
-from graph.readers import mxnet_ops
-from graph.readers.torch import from_torch
-from graph.text import parse
-from graph.verify import verify
-from graph.writers import save
-from partition import (
+from partita.graph.lazily import lazily
+from partita.graph.readers import mxnet_ops
+from partita.graph.readers.torch import from_torch
+from partita.graph.text import parse
+from partita.graph.verify import verify
+from partita.graph.writers import save
+from partita.partition import (
     ANY,
     CONST,
     AffinityProperty,
@@ -82,10 +82,24 @@ from partition import (
     unregister_property,
     watch,
 )
-from passes import apply_pass, list_passes, optimize, register_pass, register_pipeline, unregister_pass
+from partita.passes import (
+    apply_pass,
+    list_passes,
+    optimize,
+    register_pass,
+    register_pipeline,
+    unregister_pass,
+)
 
 if TYPE_CHECKING:
-    from accelerators import PrecisionPlan, TuningReport, choose_precision, import_model, to_device, tune
+    from partita.accelerators import (
+        PrecisionPlan,
+        TuningReport,
+        choose_precision,
+        import_model,
+        to_device,
+        tune,
+    )
     from partita.insight.capsules import capsule
     from partita.insight.diagnosing import diagnose
     from partita.insight.diagnosis import Diagnosis, Fault
@@ -196,18 +210,18 @@ __getattr__ = lazily(__name__, {
     "BenchReport": "partita.measuring.bench_report",
     "Diagnosis": "partita.insight.diagnosis",
     "Fault": "partita.insight.diagnosis",
-    "PrecisionPlan": "accelerators",
+    "PrecisionPlan": "partita.accelerators",
     "Reduction": "partita.insight.reducing",
-    "TuningReport": "accelerators",
+    "TuningReport": "partita.accelerators",
     "bench": "partita.measuring.bench",
     "capsule": "partita.insight.capsules",
-    "choose_precision": "accelerators",
+    "choose_precision": "partita.accelerators",
     "compile_many": "partita.mapping.many",
     "diagnose": "partita.insight.diagnosing",
-    "import_model": "accelerators",
+    "import_model": "partita.accelerators",
     "map_batches": "partita.mapping.batches",
     "reduce": "partita.insight.reducing",
     "report_page": "partita.page",
-    "to_device": "accelerators",
-    "tune": "accelerators",
+    "to_device": "partita.accelerators",
+    "tune": "partita.accelerators",
 })

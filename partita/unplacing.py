@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graph.errors import ReadError
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from passes import apply_pass
+from partita.graph.errors import ReadError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.passes import apply_pass
 
 COMPILED = "partita.package"
 """The domain of what stands for a subgraph in a file that was exported without its bodies."""

@@ -1,15 +1,15 @@
 """Partitioning: selectors, properties, patterns, backends, growth, plans, reports; PartitionGraph and InlineSubgraphs."""
 
-from partition.backend import list_backends, list_properties, register_property, unregister_property
-from partition.errors import PartitionError
-from partition.inline_subgraphs import inline_subgraphs
-from partition.partition_graph import optimize_for, partition_graph, plan
-from partition.pattern import ANY, CONST, Pattern
-from partition.plans import Border, Group, Outside, Plan
-from partition.property import AffinityProperty, PatternProperty, SubgraphProperty
-from partition.report import PartitionReport
-from partition.selector import ContainOpSelector, SubgraphSelector
-from partition.watching import Frame, Watch, watch
+from partita.partition.backend import list_backends, list_properties, register_property, unregister_property
+from partita.partition.errors import PartitionError
+from partita.partition.inline_subgraphs import inline_subgraphs
+from partita.partition.partition_graph import optimize_for, partition_graph, plan
+from partita.partition.pattern import ANY, CONST, Pattern
+from partita.partition.plans import Border, Group, Outside, Plan
+from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.report import PartitionReport
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
+from partita.partition.watching import Frame, Watch, watch
 
 __all__ = [
     "ANY",

@@ -7,21 +7,21 @@ from typing import Any
 
 import attrs
 
-from graph.graph import Graph
-from partition.calls import CallMaker, Chosen
-from partition.errors import PartitionError
-from partition.explain import Explanation
-from partition.fingerprint import difference, fingerprint
-from partition.hooks import Hooks, Witness
-from partition.names import names_in
-from partition.op_index import OpIndex, build_op_index
-from partition.planner import Planned, settle
-from partition.plans import Group, Plan, Reasons
-from partition.property import SubgraphProperty
-from partition.report import PartitionReport
-from partition.splicer import splice
-from partition.with_types import Typed, with_types
-from passes.registry import REPORT
+from partita.graph.graph import Graph
+from partita.partition.calls import CallMaker, Chosen
+from partita.partition.errors import PartitionError
+from partita.partition.explain import Explanation
+from partita.partition.fingerprint import difference, fingerprint
+from partita.partition.hooks import Hooks, Witness
+from partita.partition.names import names_in
+from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.planner import Planned, settle
+from partita.partition.plans import Group, Plan, Reasons
+from partita.partition.property import SubgraphProperty
+from partita.partition.report import PartitionReport
+from partita.partition.splicer import splice
+from partita.partition.with_types import Typed, with_types
+from partita.passes.registry import REPORT
 
 
 def plan_of(planned: Planned, properties: Sequence[SubgraphProperty], reasons: Reasons | None = None) -> Plan:

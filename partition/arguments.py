@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from graph.graph import Graph
-from graph.node import Node
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from graph.errors import did_you_mean
-from partition.errors import PartitionError, hook_error, not_a, raised
-from partition.property import SubgraphProperty
+from partita.graph.errors import did_you_mean
+from partita.partition.errors import PartitionError, hook_error, not_a, raised
+from partita.partition.property import SubgraphProperty
 
 PropertyFactory = Callable[[], SubgraphProperty]
 """A property class, or a function without arguments that makes a property."""

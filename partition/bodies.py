@@ -7,12 +7,12 @@ from operator import attrgetter, is_not
 
 import attrs
 
-from graph.control import noted_after
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.order import topological
-from partition.op_index import OpIndex
+from partita.graph.control import noted_after
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.order import topological
+from partita.partition.op_index import OpIndex
 
 PLACE = attrgetter("place")
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import attrs
 
-from graph.build import NOT_INLINED
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from partition.bodies import Draft, build_body, draft_body, find_exits
-from partition.connecting import UNCONNECTED, Connecting
-from partition.declared import Declared
-from partition.hooks import Chooser, Hooks
-from partition.names import op_names_in, with_own_names
-from partition.op_index import OpIndex
-from partition.with_types import Typed
+from partita.graph.build import NOT_INLINED
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.partition.bodies import Draft, build_body, draft_body, find_exits
+from partita.partition.connecting import UNCONNECTED, Connecting
+from partita.partition.declared import Declared
+from partita.partition.hooks import Chooser, Hooks
+from partita.partition.names import op_names_in, with_own_names
+from partita.partition.op_index import OpIndex
+from partita.partition.with_types import Typed
 
 
 @attrs.define(slots=True, eq=False)

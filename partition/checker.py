@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import pairwise
 
-from graph.ways import arrows, cycle_in
-from partition.errors import PartitionError
+from partita.graph.ways import arrows, cycle_in
+from partita.partition.errors import PartitionError
 
 Preds = Sequence[Sequence[int]]
 Groups = Sequence[Sequence[int]]

@@ -6,23 +6,23 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import attrs
 
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.node import Node
-from partition import growth
-from partition.arguments import call_filter
-from partition.combine import Combined
-from partition.errors import PartitionError, raised
-from partition.evidence import Evidence, EvidenceOfWalk
-from partition.growth.labels import Accept
-from partition.hooks import Chooser, Hooks
-from partition.matcher import Matcher
-from partition.notes import notes_on
-from partition.op_index import OpIndex
-from partition.options import GivenGroups, Growth, OwnGrowth
-from partition.pattern import Pattern
-from partition.selector import ContainOpSelector, SubgraphSelector
-from partition.shared_constants import join_at_constants
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition import growth
+from partita.partition.arguments import call_filter
+from partita.partition.combine import Combined
+from partita.partition.errors import PartitionError, raised
+from partita.partition.evidence import Evidence, EvidenceOfWalk
+from partita.partition.growth.labels import Accept
+from partita.partition.hooks import Chooser, Hooks
+from partita.partition.matcher import Matcher
+from partita.partition.notes import notes_on
+from partita.partition.op_index import OpIndex
+from partita.partition.options import GivenGroups, Growth, OwnGrowth
+from partita.partition.pattern import Pattern
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
+from partita.partition.shared_constants import join_at_constants
 
 Groups = list[list[int]]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from graph.graph import Graph
-from graph.node import Node
-from partition.arguments import call_filter
-from partition.selector import ContainOpSelector, Labeler, SubgraphSelector
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.arguments import call_filter
+from partita.partition.selector import ContainOpSelector, Labeler, SubgraphSelector
 
 # ruff: noqa: C419  the lists are there so that every part is asked
 

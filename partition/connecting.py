@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from partition.bodies import Draft
-from partition.hooks import Hooks
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.partition.bodies import Draft
+from partita.partition.hooks import Hooks
 
 UNCONNECTED = "Leave the node unconnected; connect_subgraph_inputs connects it to the values that the subgraph reads"
 SEVERAL = "One node replaces the subgraph; to put several ops in its place, return call(Graph([output], inputs)) of them"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from partition.with_types import Typed
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.partition.with_types import Typed
 
 
 class Declared:

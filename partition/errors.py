@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.errors import PartitaError
-from graph.node import Node
-from graph.words import error_in_words, in_code, in_words
+from partita.graph.errors import PartitaError
+from partita.graph.node import Node
+from partita.graph.words import error_in_words, in_code, in_words
 
 
 class PartitionError(PartitaError):

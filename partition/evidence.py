@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 import attrs
 
-from partition.growth import Repair, WalkObserver
-from partition.matcher import Missed
-from partition.pattern import Pattern
-from partition.selector import SubgraphSelector
+from partita.partition.growth import Repair, WalkObserver
+from partita.partition.matcher import Missed
+from partita.partition.pattern import Pattern
+from partita.partition.selector import SubgraphSelector
 
 Edge = tuple[int, int]
 """Producer and consumer."""

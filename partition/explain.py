@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from graph.node import Node
-from partition.calls import Chosen
-from partition.choose import GIVEN
-from partition.errors import hook_error, not_a, raised
-from partition.evidence import Evidence
-from partition.op_index import OpIndex
-from partition.plans import Border, Outside
-from partition.selector import SubgraphSelector
+from partita.graph.node import Node
+from partita.partition.calls import Chosen
+from partita.partition.choose import GIVEN
+from partita.partition.errors import hook_error, not_a, raised
+from partita.partition.evidence import Evidence
+from partita.partition.op_index import OpIndex
+from partita.partition.plans import Border, Outside
+from partita.partition.selector import SubgraphSelector
 
 Reason = tuple[str, str]
 """The rule, and the reason in words."""

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.node import Body, Node
+from partita.graph.graph import Graph
+from partita.graph.node import Body, Node
 
 
 def fingerprint(graph: Graph) -> str:

@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from partition.arguments import takes
-from partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
-from partition.onlookers import SEEING, own_hooks
-from partition.pattern import Pattern
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
-from partition.with_types import Typed
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.partition.arguments import takes
+from partita.partition.errors import PartitionError, WrongAnswer, hook_error, not_a, raised
+from partita.partition.onlookers import SEEING, own_hooks
+from partita.partition.pattern import Pattern
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import SubgraphSelector
+from partita.partition.with_types import Typed
 
 Answer = TypeVar("Answer")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graph.control import AFTER, names_after, without_note
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from partition.errors import PartitionError
-from passes import register_pass
-from passes.bodies import everywhere
-from passes.registry import REQUESTS
+from partita.graph.control import AFTER, names_after, without_note
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.partition.errors import PartitionError
+from partita.passes import register_pass
+from partita.passes.bodies import everywhere
+from partita.passes.registry import REQUESTS
 
 
 @register_pass("InlineSubgraphs", keeps=("shape", "dtype", *REQUESTS))

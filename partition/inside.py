@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from graph.build import is_made_call
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.words import counted
-from partition.errors import PartitionError, not_a, raised
-from partition.plans import Plan, WrittenReasons
-from partition.report import PartitionReport
-from passes.registry import REPORT
+from partita.graph.build import is_made_call
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.words import counted
+from partita.partition.errors import PartitionError, not_a, raised
+from partita.partition.plans import Plan, WrittenReasons
+from partita.partition.report import PartitionReport
+from partita.passes.registry import REPORT
 
 Which = Callable[[Node], bool]
 """Says of a node with bodies whether they are to be partitioned."""

@@ -7,11 +7,11 @@ from itertools import permutations
 
 import attrs
 
-from graph.node import Node, NodeEntry
-from partition.growth.fixed import contract_fixed
-from partition.growth.quotient import Quotient
-from partition.op_index import OpIndex, consumers
-from partition.pattern import ANY, COMMUTATIVE, CONST, Operand, Part, Pattern
+from partita.graph.node import Node, NodeEntry
+from partita.partition.growth.fixed import contract_fixed
+from partita.partition.growth.quotient import Quotient
+from partita.partition.op_index import OpIndex, consumers
+from partita.partition.pattern import ANY, COMMUTATIVE, CONST, Operand, Part, Pattern
 
 Members = tuple[int, ...]
 """The nodes of a match, or of a part of one."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from graph.graph import Graph
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def names_in(graph: Graph) -> set[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph.pictures.html import lines, picture, table
-from graph.pictures.notebook import notebook_svg
-from graph.words import counted
+from partita.graph.pictures.html import lines, picture, table
+from partita.graph.pictures.notebook import notebook_svg
+from partita.graph.words import counted
 
 if TYPE_CHECKING:
-    from partition.plans import Plan
-    from partition.report import PartitionReport
+    from partita.partition.plans import Plan
+    from partita.partition.report import PartitionReport
 
 
 def report_html(report: PartitionReport) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graph.errors import UnknownOp, did_you_mean
-from graph.ops.schemas import op_names
-from graph.words import shortened
-from partition.hooks import Chooser
-from partition.op_index import OpIndex
-from partition.selector import SubgraphSelector, domain_and_op
+from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.ops.schemas import op_names
+from partita.graph.words import shortened
+from partita.partition.hooks import Chooser
+from partita.partition.op_index import OpIndex
+from partita.partition.selector import SubgraphSelector, domain_and_op
 
 
 def notes_on(chooser: Chooser, index: OpIndex, groups: Sequence[Sequence[int]]) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _unknown_names(chooser: Chooser, index: OpIndex) -> Iterator[str]:
 
 
 def _hint(op: str, domain: str, known: frozenset[str] | set[str]) -> str:
-    from graph.readers.mxnet import onnx_ops
+    from partita.graph.readers.mxnet import onnx_ops
 
     try:
         mxnet = onnx_ops([op]) if not domain else frozenset()

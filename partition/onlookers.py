@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from partition.pattern import Part, Pattern
-from partition.property import AffinityProperty, PatternProperty, SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.partition.pattern import Part, Pattern
+from partita.partition.property import AffinityProperty, PatternProperty, SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 SEEING = ("create_subgraph_node", "review_subgraph", "init_subgraph_inputs")
 """The hooks that are shown bodies, or their inputs."""

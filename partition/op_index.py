@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from graph.build import is_made_call
-from graph.graph import Graph
-from graph.node import Node
-from partition.growth.labels import Edges
+from partita.graph.build import is_made_call
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.growth.labels import Edges
 
 Preds = list[list[int]]
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import attrs
 
-from graph.errors import check_flag
-from graph.node import Node
-from partition.errors import PartitionError
+from partita.graph.errors import check_flag
+from partita.graph.node import Node
+from partita.partition.errors import PartitionError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

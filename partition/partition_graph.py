@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.pauses import collector_paused
-from partition.applying import finish, plain_property, plan_of
-from partition.backend import make_properties
-from partition.errors import PartitionError, not_a
-from partition.inside import partition_inside
-from partition.names import names_in
-from partition.options import PartitionOptions, with_options
-from partition.planner import Planner
-from partition.plans import Plan
-from partition.property import AffinityProperty, SubgraphProperty
-from partition.with_types import Typed, TypedBodies, with_types
-from passes import apply_pass, register_pass
-from passes.registry import REQUESTS
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.pauses import collector_paused
+from partita.partition.applying import finish, plain_property, plan_of
+from partita.partition.backend import make_properties
+from partita.partition.errors import PartitionError, not_a
+from partita.partition.inside import partition_inside
+from partita.partition.names import names_in
+from partita.partition.options import PartitionOptions, with_options
+from partita.partition.planner import Planner
+from partita.partition.plans import Plan
+from partita.partition.property import AffinityProperty, SubgraphProperty
+from partita.partition.with_types import Typed, TypedBodies, with_types
+from partita.passes import apply_pass, register_pass
+from partita.passes.registry import REQUESTS
 
 PROPERTY = "subgraph_property"
 """The graph attribute that a property, or several, may be left in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from partition.explain import Explanation
+from partita.partition.explain import Explanation
 
 
 class PathFinder:

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from graph.node import Node
-from partition.errors import PartitionError
-from partition.selector import domain_and_op
+from partita.graph.node import Node
+from partita.partition.errors import PartitionError
+from partita.partition.selector import domain_and_op
 
 COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal BitwiseAnd BitwiseOr BitwiseXor".split())
 """Ops of ONNX whose listed operands may stand in any order."""

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 import attrs
 
-from graph.errors import check_count, check_flag
-from graph.names import unique
-from graph.words import counted
-from partition.bodies import common_affinity
-from partition.calls import CallMaker, Chosen
-from partition.checker import check_connected, check_partition
-from partition.choose import GIVEN, check_growth, choose_groups
-from partition.errors import PartitionError
-from partition.evidence import Evidence
-from partition.hooks import Hooks, Witness
-from partition.names import names_in
-from partition.op_index import OpIndex, build_op_index
-from partition.options import PartitionOptions
-from partition.property import SubgraphProperty
-from partition.with_types import Typed
+from partita.graph.errors import check_count, check_flag
+from partita.graph.names import unique
+from partita.graph.words import counted
+from partita.partition.bodies import common_affinity
+from partita.partition.calls import CallMaker, Chosen
+from partita.partition.checker import check_connected, check_partition
+from partita.partition.choose import GIVEN, check_growth, choose_groups
+from partita.partition.errors import PartitionError
+from partita.partition.evidence import Evidence
+from partita.partition.hooks import Hooks, Witness
+from partita.partition.names import names_in
+from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.options import PartitionOptions
+from partita.partition.property import SubgraphProperty
+from partita.partition.with_types import Typed
 
 
 @attrs.define(slots=True, eq=False)

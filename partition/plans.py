@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import attrs
 
-from graph.graph import Graph
-from graph.lazy import lazy
-from graph.words import counted
-from partition.errors import PartitionError
-from partition.fingerprint import fingerprint
-from partition.property import SubgraphProperty
+from partita.graph.graph import Graph
+from partita.graph.lazy import lazy
+from partita.graph.words import counted
+from partita.partition.errors import PartitionError
+from partita.partition.fingerprint import fingerprint
+from partita.partition.property import SubgraphProperty
 
 VERSION = 1
 """The version of the JSON form."""
@@ -135,7 +135,7 @@ class Plan:
 
         The calls are made by the properties that made the plan, or by those given here, found by name; a plan read from a file,
         applied without properties, makes plain calls."""
-        from partition.applying import apply_plan  # upward: users apply by a method of the plan
+        from partita.partition.applying import apply_plan  # upward: users apply by a method of the plan
 
         return apply_plan(self, g, subgraph_property)
 
@@ -202,8 +202,8 @@ class Plan:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from graph.pictures.html import bundle
-        from partition.notebook import plan_html
+        from partita.graph.pictures.html import bundle
+        from partita.partition.notebook import plan_html
 
         return bundle(self, plan_html(self))
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from graph.build import call
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from partition.errors import PartitionError
-from partition.options import Growth
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.graph.build import call
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.partition.errors import PartitionError
+from partita.partition.options import Growth
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
-    from partition.pattern import Pattern
+    from partita.partition.pattern import Pattern
 
 
 class SubgraphProperty:

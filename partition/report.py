@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from graph.errors import did_you_mean
-from graph.node import Node
-from graph.words import counted
-from partition.errors import PartitionError
-from partition.explain import Explanation
-from partition.paths import PathFinder
-from partition.plans import Border, Group, Outside, Plan
+from partita.graph.errors import did_you_mean
+from partita.graph.node import Node
+from partita.graph.words import counted
+from partita.partition.errors import PartitionError
+from partita.partition.explain import Explanation
+from partita.partition.paths import PathFinder
+from partita.partition.plans import Border, Group, Outside, Plan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -179,8 +179,8 @@ class PartitionReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from graph.pictures.html import bundle
-        from partition.notebook import report_html
+        from partita.graph.pictures.html import bundle
+        from partita.partition.notebook import report_html
 
         return bundle(self, report_html(self))
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
-from graph.errors import PartitaError
-from graph.node import Node
-from partition.errors import WrongAnswer, not_a
+from partita.graph.errors import PartitaError
+from partita.graph.node import Node
+from partita.partition.errors import WrongAnswer, not_a
 
 Labeler = Callable[[Node], Hashable | None]
 """Gives the label of the subgraphs that a node may be in (True, or a device); None if it may be in none."""
@@ -63,17 +63,17 @@ class SubgraphSelector:
         return None
 
     def __or__(self, other: SubgraphSelector) -> SubgraphSelector:
-        from partition.combine import EitherSelector  # upward: an operator is a method
+        from partita.partition.combine import EitherSelector  # upward: an operator is a method
 
         return EitherSelector(self, other) if isinstance(other, SubgraphSelector) else NotImplemented
 
     def __and__(self, other: SubgraphSelector) -> SubgraphSelector:
-        from partition.combine import BothSelector  # upward: an operator is a method
+        from partita.partition.combine import BothSelector  # upward: an operator is a method
 
         return BothSelector(self, other) if isinstance(other, SubgraphSelector) else NotImplemented
 
     def __invert__(self) -> SubgraphSelector:
-        from partition.combine import InverseSelector  # upward: an operator is a method
+        from partita.partition.combine import InverseSelector  # upward: an operator is a method
 
         return InverseSelector(self)
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 import attrs
 
-from partition import growth
-from partition.op_index import OpIndex
+from partita.partition import growth
+from partita.partition.op_index import OpIndex
 
 NEAREST = 8
 """A group is joined with at most this many groups on either side, in the order of their first readers, for one

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from graph.attributes import number_range
-from graph.control import noted_after
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.ops.schemas import spec_of
-from graph.order import topological
-from graph.pauses import collector_paused
-from partition.calls import BuiltCall, Chosen, check_reads
-from partition.errors import not_a
-from partition.op_index import OpIndex
+from partita.graph.attributes import number_range
+from partita.graph.control import noted_after
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.schemas import spec_of
+from partita.graph.order import topological
+from partita.graph.pauses import collector_paused
+from partita.partition.calls import BuiltCall, Chosen, check_reads
+from partita.partition.errors import not_a
+from partita.partition.op_index import OpIndex
 
 
 def splice(index: OpIndex, chosen: Sequence[Chosen], order: Sequence[int], adjusted: dict[int, Node]) -> Graph:

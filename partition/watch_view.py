@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from graph.pictures.html import cut
-from graph.pictures.layered import layered_svg
-from graph.words import counted
-from partition.watch_window import MOST_OPS, seeds
+from partita.graph.pictures.html import cut
+from partita.graph.pictures.layered import layered_svg
+from partita.graph.words import counted
+from partita.partition.watch_window import MOST_OPS, seeds
 
 if TYPE_CHECKING:
-    from partition.watching import Frame, Watch
+    from partita.partition.watching import Frame, Watch
 
 MOST_LINES = 300
 """The number of steps that are printed."""

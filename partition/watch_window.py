@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node
-from partition.errors import PartitionError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.errors import PartitionError
 
 if TYPE_CHECKING:
-    from partition.watching import Frame, Watch
+    from partita.partition.watching import Frame, Watch
 
 MOST_OPS = 80
 """A picture of a growth shows no more ops than this: first those that the growth came to, then those nearest to its seed."""

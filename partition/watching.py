@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from graph.graph import Graph, require_graph
-from graph.words import counted
-from partition.choose import Watchers, choose_groups
-from partition.errors import PartitionError
-from partition.growth import SeedObserver, WalkObserver
-from partition.hooks import Hooks, Witness
-from partition.op_index import OpIndex, build_op_index
-from partition.pattern import Pattern
-from partition.property import PatternProperty, SubgraphProperty
-from partition.selector import SubgraphSelector
-from partition.with_types import with_types
+from partita.graph.graph import Graph, require_graph
+from partita.graph.words import counted
+from partita.partition.choose import Watchers, choose_groups
+from partita.partition.errors import PartitionError
+from partita.partition.growth import SeedObserver, WalkObserver
+from partita.partition.hooks import Hooks, Witness
+from partita.partition.op_index import OpIndex, build_op_index
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty, SubgraphProperty
+from partita.partition.selector import SubgraphSelector
+from partita.partition.with_types import with_types
 
 Watched = SubgraphSelector | SubgraphProperty | Callable[[], SubgraphSelector]
 """A selector without state, a selector's class (or a function that makes one), or a property."""
@@ -62,24 +62,24 @@ class Watch:
     def around(self, name: str | None = None) -> Watch:
         """One growth alone, with the part of the graph around it: the growth that began at this op, or else the first that came
         to it; without a name, the first. A notebook shows a large graph so."""
-        from partition.watch_window import around
+        from partita.partition.watch_window import around
 
         return around(self, name)
 
     def svg(self, step: int = -1) -> str:
         """The graph as it was after one step, as SVG."""
-        from partition.watch_view import svg
+        from partita.partition.watch_view import svg
 
         return svg(self, step)
 
     def __str__(self) -> str:
-        from partition.watch_view import text
+        from partita.partition.watch_view import text
 
         return text(self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
         """What a notebook shows."""
-        from partition.watch_view import mimebundle
+        from partita.partition.watch_view import mimebundle
 
         return mimebundle(self)
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import attrs
 
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from partition.onlookers import looks_at_types
-from partition.property import SubgraphProperty
-from passes import apply_pass
-from passes.views import TypeView
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.partition.onlookers import looks_at_types
+from partita.partition.property import SubgraphProperty
+from partita.passes import apply_pass
+from partita.passes.views import TypeView
 
 Notes = tuple[str, ...]
 """Notes for the report."""

@@ -1,6 +1,6 @@
 """The pass manager, and the passes that are not partitioning: one file each, named by a verb."""
 
-from passes import (  # noqa: F401  importing a pass registers it
+from partita.passes import (  # noqa: F401  importing a pass registers it
     convert_opset,
     eliminate_dead,
     fold_batch_norm,
@@ -14,10 +14,10 @@ from passes import (  # noqa: F401  importing a pass registers it
     save_json,
     simplify_identities,
 )
-from passes.manager import apply_pass
-from passes.pipeline import DEFAULT, optimize
-from passes.plan_memory import MemoryPlan
-from passes.registry import (
+from partita.passes.manager import apply_pass
+from partita.passes.pipeline import DEFAULT, optimize
+from partita.passes.plan_memory import MemoryPlan
+from partita.passes.registry import (
     PassInfo,
     list_passes,
     list_pipelines,
@@ -26,8 +26,8 @@ from passes.registry import (
     register_pipeline,
     unregister_pass,
 )
-from passes.settings import Settings, settings
-from passes.trace import PassRecord, PassTrace
+from partita.passes.settings import Settings, settings
+from partita.passes.trace import PassRecord, PassTrace
 
 __all__ = [
     "DEFAULT",

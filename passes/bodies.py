@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from graph.graph import Graph
-from graph.node import Body, Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.graph import Graph
+from partita.graph.node import Body, Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def everywhere(g: Graph, change: Callable[[Graph], Graph]) -> Graph:

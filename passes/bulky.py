@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Dim, TensorType, Type
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Dim, TensorType, Type
 
 LONGEST = 1024
 """Vectors of more elements are not propagated."""

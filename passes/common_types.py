@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.types import SparseTensorType, TensorType, Type
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.types import SparseTensorType, TensorType, Type
 
 
 def with_bodies(g: Graph, variants: Mapping[Graph, Sequence[Graph]]) -> Graph:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant
-from graph.graph import Graph
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
 
 
 def as_constant(entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from graph.errors import TypeMismatch
+from partita.graph.errors import TypeMismatch
 
 REMEDY = "Correct the declared types or the given shapes, or pass strict=False to leave unknown what does not follow"
 

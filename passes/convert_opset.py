@@ -7,20 +7,20 @@ from typing import Any
 
 import attrs
 
-from graph.errors import PassError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.numerics.resize import RESIZES_SAY_HOW, older_positions
-from graph.ops import spec_of
-from graph.ops.fragile import is_fragile
-from graph.rewrite import Rewriter
-from graph.types import TensorType
-from passes.bodies import control_targets
-from passes.constants import Namer
-from passes.infer import infer
-from passes.inference import convert_version
-from passes.opaque import OPAQUE_DOMAIN, hide
-from passes.registry import REQUESTS, register_pass
+from partita.graph.errors import PassError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.ops import spec_of
+from partita.graph.ops.fragile import is_fragile
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
+from partita.passes.bodies import control_targets
+from partita.passes.constants import Namer
+from partita.passes.infer import infer
+from partita.passes.inference import convert_version
+from partita.passes.opaque import OPAQUE_DOMAIN, hide
+from partita.passes.registry import REQUESTS, register_pass
 
 SHOWN = 1 << 16
 """Constants of at most this many bytes are shown to the converter: some of its steps read them."""
@@ -71,8 +71,8 @@ class _Conversion:
         return self.done[id(g)]
 
     def _convert(self, g: Graph) -> Graph:
-        from graph.readers.onnx import load_onnx
-        from graph.writers.onnx import to_model
+        from partita.graph.readers.onnx import load_onnx
+        from partita.graph.writers.onnx import to_model
 
         opsets = {**g.opsets, "": self.opset}
         computed = [entry for entry in dict.fromkeys(g.outputs) if entry.node.is_op]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
 
 MOST_STEPS = 64
 """Ops that are looked at to find what a value is computed from."""

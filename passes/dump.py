@@ -9,9 +9,9 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from graph.aside import open_aside
-from graph.errors import PassError
-from graph.graph import Graph
+from partita.graph.aside import open_aside
+from partita.graph.errors import PassError
+from partita.graph.graph import Graph
 
 DumpTarget = Callable[[str, str], None]
 """Gets a title ("01-FoldConstants") and the text form."""

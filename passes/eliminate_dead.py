@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.order import reachable
-from graph.rewrite import Rewriter, rewrite
-from passes.bodies import everywhere, holds_body, without_captures
-from passes.registry import REQUESTS, register_pass
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.order import reachable
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.bodies import everywhere, holds_body, without_captures
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @register_pass("EliminateDead", keeps=("shape", "dtype", *REQUESTS))

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from graph.errors import TypeMismatch
-from graph.node import Node
-from graph.numerics.resize import scaled_size
-from graph.types import TensorType, Type
+from partita.graph.errors import TypeMismatch
+from partita.graph.node import Node
+from partita.graph.numerics.resize import scaled_size
+from partita.graph.types import TensorType, Type
 
 EXACT = 1 << 8
 """Factors that are fractions of smaller numbers are multiplied without rounding, whatever a size is."""

@@ -7,14 +7,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph.graph import Graph
-from graph.new_array import new_array
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, TensorType
-from passes.bodies import control_targets, everywhere
-from passes.constants import Namer, as_constant, made_constant
-from passes.registry import REQUESTS, register_pass
+from partita.graph.graph import Graph
+from partita.graph.new_array import new_array
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array, TensorType
+from partita.passes.bodies import control_targets, everywhere
+from partita.passes.constants import Namer, as_constant, made_constant
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True)

@@ -9,22 +9,22 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph.build import CALL_DOMAIN
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.interpret import evaluate_node
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.types import TensorType, dtype_name, numpy_dtype
-from passes.bodies import control_targets, everywhere, without_captures
-from passes.constants import as_constant, made_constant
-from passes.infer import infer
-from passes.labour import labour
-from passes.registry import REQUESTS, register_pass
-from passes.shape_values import ShapeValues
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import evaluate_node
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.types import TensorType, dtype_name, numpy_dtype
+from partita.passes.bodies import control_targets, everywhere, without_captures
+from partita.passes.constants import as_constant, made_constant
+from partita.passes.infer import infer
+from partita.passes.labour import labour
+from partita.passes.registry import REQUESTS, register_pass
+from partita.passes.shape_values import ShapeValues
 
 LIMIT = 16 << 20
 """No node is folded whose outputs take more bytes than this."""
@@ -52,7 +52,7 @@ def fold_constants(
     whose condition is constant by its branch. Constants that bodies capture become constants inside them.
 
     A node stays if it is random, has a body, cannot be computed in numpy or gives no tensors, or if it would take seconds
-    (see `passes.labour`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
+    (see `labour.py`), and so does a node whose outputs would take more than `limit` bytes, or `growth` bytes more than
     `factor` times what it reads. Sizes are known before anything is computed: from the types, or else by inference on the node
     alone. With `shapes=False` shape arithmetic and conditions stay. `only` names the nodes that may be replaced. Linear in
     nodes, plus the computing.

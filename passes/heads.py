@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.node import Node
-from graph.types import Dim, TensorType, Type
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType, Type
 
 SCORES = 3
 """The number of the output that holds the products of queries and keys."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graph.graph import NOTES, Graph
-from graph.types import Dim
-from passes.infer import infer, replaced_types
-from passes.registry import REPORT, REQUESTS, register_pass
-from passes.traced_numbers import without_traced_numbers
-from passes.views import shape_view
+from partita.graph.graph import NOTES, Graph
+from partita.graph.types import Dim
+from partita.passes.infer import infer, replaced_types
+from partita.passes.registry import REPORT, REQUESTS, register_pass
+from partita.passes.traced_numbers import without_traced_numbers
+from partita.passes.views import shape_view
 
 
 @register_pass("InferShape", provides=("shape",), keeps=("dtype", REPORT, *REQUESTS))

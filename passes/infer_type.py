@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from passes.infer import infer
-from passes.registry import REPORT, REQUESTS, register_pass
-from passes.views import dtype_view
+from partita.graph.graph import Graph
+from partita.passes.infer import infer
+from partita.passes.registry import REPORT, REQUESTS, register_pass
+from partita.passes.views import dtype_view
 
 
 @register_pass("InferType", provides=("dtype",), keeps=("shape", REPORT, *REQUESTS))

@@ -1,7 +1,7 @@
 """ONNX's inference of types, and its converter of versions: in this process, or in a child where a crash of them is survived.
 
 ONNX's inference assumes much about a file, and ends the process where an assumption is wrong. Files that are known to
-do so are refused before (`graph.ops.fragile`). For files that strangers made `settings.isolate_inference` has all
+do so are refused before (`partita.graph.ops.fragile`). For files that strangers made `settings.isolate_inference` has all
 of it run in one child process, started once, and again after a crash.
 """
 
@@ -14,13 +14,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, BinaryIO, cast
 
-from graph.errors import TypeMismatch
-from graph.protos import TypeReader
-from passes import frames
-from passes.inference_child import type_bytes, type_of
-from passes.opaque import answer_hidden
-from passes.python_child import environment, module_command
-from passes.settings import settings
+from partita.graph.errors import TypeMismatch
+from partita.graph.protos import TypeReader
+from partita.passes import frames
+from partita.passes.inference_child import type_bytes, type_of
+from partita.passes.opaque import answer_hidden
+from partita.passes.python_child import environment, module_command
+from partita.passes.settings import settings
 
 STARTING = 60.0
 """Seconds that the child has to import ONNX."""
@@ -30,7 +30,7 @@ LONGEST = 120.0
 
 REMEDY = "The model is damaged, or shows a mistake of the onnx package; without InferShape it can be looked at all the same"
 
-COMMAND = module_command("passes.inference_child")
+COMMAND = module_command("partita.passes.inference_child")
 """The command that starts the child."""
 
 

@@ -1,4 +1,4 @@
-"""The child process in which ONNX infers types: python -m passes.inference_child
+"""The child process in which ONNX infers types: python -m partita.passes.inference_child
 
 It reads a model and answers with the model with types, or with what is wrong. If ONNX crashes or hangs, only this process does.
 About a node that is hidden from ONNX it asks its parent, which may have a further model inferred before it answers."""
@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from graph.protos import TypeReader, write_type
-from graph.types import Type
-from passes import frames
-from passes.opaque import answering
+from partita.graph.protos import TypeReader, write_type
+from partita.graph.types import Type
+from partita.passes import frames
+from partita.passes.opaque import answering
 
 
 class _Aborted(Exception):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.inline import inline_calls
-from passes.registry import REQUESTS, register_pass
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @register_pass("InlineFunctions", keeps=REQUESTS)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 
-from graph.flops import einsum_products
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.flops import einsum_products
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 ENDLESS = frozenset(
     "NonMaxSuppression RegexFullMatch RoiAlign TfIdfVectorizer TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor".split()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.errors import PassError
-from graph.graph import Graph
-from graph.readers.nnvm import from_nnvm_json
-from passes.registry import register_pass
+from partita.graph.errors import PassError
+from partita.graph.graph import Graph
+from partita.graph.readers.nnvm import from_nnvm_json
+from partita.passes.registry import register_pass
 
 
 @register_pass("LoadJSON")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from graph.errors import PartitaError, PassError, did_you_mean
-from graph.graph import Graph
-from graph.logs import logger
-from passes.dump import DumpTarget, dumper
-from passes.registry import PassInfo, pass_info, pass_names, providers
-from passes.settings import settings
-from passes.trace import PassRecord, PassTrace
-from passes.views import TypeView
+from partita.graph.errors import PartitaError, PassError, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
+from partita.passes.dump import DumpTarget, dumper
+from partita.passes.registry import PassInfo, pass_info, pass_names, providers
+from partita.passes.settings import settings
+from partita.passes.trace import PassRecord, PassTrace
+from partita.passes.views import TypeView
 
 OnPass = Callable[[PassRecord, Graph, Graph], None]
 """Called after each pass with its record, the graph before and the graph after."""
@@ -208,7 +208,7 @@ def _check_provided(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
 
 
 def _verify(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
-    from graph.verify import verify
+    from partita.graph.verify import verify
 
     try:
         verify(result)

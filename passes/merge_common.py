@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.node import Body, Node
-from graph.ops import is_random, spec_of
-from graph.rewrite import Rewriter, rewrite
-from graph.sparse import SparseTensor
-from passes.bodies import control_targets, everywhere
-from passes.registry import REQUESTS, register_pass
+from partita.graph.graph import Graph
+from partita.graph.node import Body, Node
+from partita.graph.ops import is_random, spec_of
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.sparse import SparseTensor
+from partita.passes.bodies import control_targets, everywhere
+from partita.passes.registry import REQUESTS, register_pass
 
 _SAMPLE = 64
 """How many elements of an array go into its hash; arrays that agree in them are compared in full."""

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.protos import TypeReader, write_type
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.types import Type
-from passes.bodies import has_bodies
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.protos import TypeReader, write_type
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.types import Type
+from partita.passes.bodies import has_bodies
 
 Answer = Callable[[int, Sequence[Type | None]], Sequence[Type | None]]
 """(key of a hidden node, types of its inputs) -> types of its outputs."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.graph import Graph
-from passes.manager import apply_pass
-from passes.registry import register_pipeline
+from partita.graph.graph import Graph
+from partita.passes.manager import apply_pass
+from partita.passes.registry import register_pipeline
 
 DEFAULT = (
     "InferShape",

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from graph.errors import PassError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, Type, numpy_dtype
-from passes.registry import register_pass
+from partita.graph.errors import PassError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, Type, numpy_dtype
+from partita.passes.registry import register_pass
 
 _PACKED = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
 """Bits of the element types that take less than a byte."""

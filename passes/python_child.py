@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graph.programs import program_folders
+from partita.graph.programs import program_folders
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The folder of our packages."""
+ROOT = Path(__file__).absolute().parents[2]
+"""The folder that holds our package."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from graph.errors import PassError, did_you_mean
-from graph.graph import NOTES, Graph
+from partita.graph.errors import PassError, did_you_mean
+from partita.graph.graph import NOTES, Graph
 
 PassFunction = Callable[..., Graph]
 """(graph, **options) -> graph."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.writers.nnvm import to_nnvm_json
-from passes.registry import register_pass
+from partita.graph.graph import Graph
+from partita.graph.writers.nnvm import to_nnvm_json
+from partita.passes.registry import register_pass
 
 
 @register_pass("SaveJSON", provides=("json",))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
-from passes.constants import as_constant, ints
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
+from partita.passes.constants import as_constant, ints
 
 Vector = np.ndarray[Any, Any]
 """An object array of at most one dimension: integers where an element is known, None where it is not."""

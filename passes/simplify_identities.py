@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.protos import DTYPE_NAMES
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.bodies import control_targets, everywhere
-from passes.constants import as_constant, ints
-from passes.deciding import follows_from_sizes
-from passes.registry import REQUESTS, register_pass
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.protos import DTYPE_NAMES
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.bodies import control_targets, everywhere
+from partita.passes.constants import as_constant, ints
+from partita.passes.deciding import follows_from_sizes
+from partita.passes.registry import REQUESTS, register_pass
 
 Rule = Callable[[Node, Graph], "NodeEntry | None"]
 """(node, graph) -> the value that its first output equals, if it only hands it on."""

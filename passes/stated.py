@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graph.graph import Graph
-from graph.node import Node, frozen_attrs
-from graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.graph import Graph
+from partita.graph.node import Node, frozen_attrs
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
 
 def with_defaults_stated(g: Graph) -> Graph:

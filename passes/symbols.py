@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from graph.errors import TypeMismatch
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.errors import TypeMismatch
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _GENERATED = re.compile(r"unk__\d+")
 """How ONNX's inference names a size that it cannot tell."""

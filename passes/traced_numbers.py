@@ -3,12 +3,12 @@ an exporter traced the model with."""
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Dim, TensorType, Type
-from passes.infer import infer, without_declared
-from passes.symbols import generated, map_types
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Dim, TensorType, Type
+from partita.passes.infer import infer, without_declared
+from partita.passes.symbols import generated, map_types
 
 REMEDY = (
     "A number that a file states for a size holds for every call. If it is that of an example which the model was exported with, "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from graph.errors import GraphError, did_you_mean
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Dim, SparseTensorType, TensorType, Type
+from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Dim, SparseTensorType, TensorType, Type
 
 
 class TypeView(Mapping[str, Any]):

@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
-from graph.errors import TypeMismatch
-from graph.node import Node
-from graph.numerics.windows import SAME, extent, window
-from graph.types import Dim, TensorType, Type
+from partita.graph.errors import TypeMismatch
+from partita.graph.node import Node
+from partita.graph.numerics.windows import SAME, extent, window
+from partita.graph.types import Dim, TensorType, Type
 
 _POOLS = frozenset(("MaxPool", "AveragePool", "LpPool"))
 

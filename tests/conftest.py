@@ -29,7 +29,7 @@ HOSTS = {
 
 def act_as(host: str) -> None:
     """From now on the host is this one, for whoever looks."""
-    from accelerators.tvm.machine import machine, processor
+    from partita.accelerators.tvm.machine import machine, processor
 
     described = Path(tempfile.mkdtemp(prefix="partita-host-")) / "cpuinfo"
     described.write_text(f"flags : {HOSTS[host]}\n")
@@ -141,7 +141,7 @@ KERNELS_KEPT = 2048
 def kernels_kept():
     """Models of many tests have kernels in common: their machine code stays in memory for longer than a program of a user's keeps
     it. The fixture is the number that is kept there."""
-    from accelerators.tvm.code import building
+    from partita.accelerators.tvm.code import building
 
     with pytest.MonkeyPatch.context() as patch:
         kept = building.CACHED

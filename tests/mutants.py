@@ -338,7 +338,7 @@ class Trials:
         gc.unfreeze()
         for function in gc.get_objects():
             if type(function) is FunctionType:
-                self._functions.setdefault(function.__code__.co_filename, []).append(function)
+                self._functions.setdefault(_real(function.__code__.co_filename), []).append(function)
         gc.freeze()
         begun = time.monotonic()
         for number, (mutant, tests) in enumerate(self.chosen.items(), 1):
@@ -413,8 +413,8 @@ class Trials:
 
     def _changed_functions(self, mutant: Mutant, text: str) -> list[tuple[FunctionType, CodeType]] | None:
         """The functions that a change is in and their new code; None where it is in none of a module that is imported already."""
-        path = str(TREE / mutant.path)
-        if not any(getattr(module, "__file__", None) == path for module in list(sys.modules.values())):
+        path = _real(str(TREE / mutant.path))
+        if not any(_real(getattr(module, "__file__", None) or "") == path for module in list(sys.modules.values())):
             return []
         codes = dict(_codes(compile(text, path, "exec", dont_inherit=True)))
         functions = []
@@ -471,6 +471,12 @@ class Trials:
         return (), len(tests)
 
 
+@cache
+def _real(path: str) -> str:
+    """The path without links: modules are found through those of `partita/`."""
+    return os.path.realpath(path)
+
+
 def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
     """A code object and all inside of it, by their names and first lines."""
     yield (code.co_qualname, code.co_firstlineno), code
@@ -516,6 +522,9 @@ def copy_tree() -> None:
     """The files that git knows, beside the checkout. What is there already and the same stays, with what was compiled of it."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     files = {name for name in listed if (ROOT / name).is_file()}
+    for name in [name for name in listed if (ROOT / name).is_symlink() and not (TREE / name).is_symlink()]:
+        (TREE / name).parent.mkdir(parents=True, exist_ok=True)
+        (TREE / name).symlink_to((ROOT / name).readlink())
     for path in [path for path in TREE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]:
         if path.relative_to(TREE).as_posix() not in files:
             path.unlink()

@@ -100,7 +100,7 @@ def is_as_said(wanted: str, printed: str) -> bool:
 @pytest.fixture
 def own_devices() -> Iterator[None]:
     """What a page registers is gone after it."""
-    from accelerators.interface import registry
+    from partita.accelerators.interface import registry
 
     before = set(registry._registered)
     yield

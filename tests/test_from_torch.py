@@ -109,7 +109,7 @@ def test_errors_name_the_module_and_what_torch_said(capfd: pytest.CaptureFixture
 
 @pytest.mark.parametrize("missing", ["torch", "onnxscript"])
 def test_without_its_packages_the_error_names_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph.readers import torch as reader
+    from partita.graph.readers import torch as reader
 
     monkeypatch.setattr(reader, "find_spec", lambda name: None if name == missing else object())
     with pytest.raises(pt.PartitaError, match=rf"'{missing}', which is not installed\n.*partita\[torch\]"):

@@ -56,7 +56,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield node.lineno, node.module or ""
         elif isinstance(node, ast.ImportFrom):
-            package = path.relative_to(ROOT).parent.parts
+            package = module_of(path.with_name("__init__.py")).split(".")
             yield node.lineno, ".".join((*package[: len(package) - node.level + 1], node.module or ""))
         elif dotted(node.func) != "lazily":
             name = node.args[0] if node.args else None
@@ -88,6 +88,13 @@ def trees(pattern: str, *folders: str) -> Iterator[tuple[Path, ast.Module]]:
             yield path, ast.parse(text, str(path))
 
 
+def storey_of(module: str) -> str:
+    """The folder at the top level that a module lies in."""
+    first, _, rest = module.partition(".")
+    inside = rest.partition(".")[0]
+    return inside if first == "partita" and inside in STOREYS else first
+
+
 def place(path: Path, line: int) -> str:
     return f"{path.relative_to(ROOT)}:{line}"
 
@@ -100,7 +107,7 @@ def test_imports_run_one_way(storey: str) -> None:
         f"{place(path, line)} imports {module}"
         for path in sources(storey)
         for line, module in imports(path)
-        if module.split(".")[0] in (*above, *outside)
+        if storey_of(module) in (*above, *outside)
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -137,12 +144,12 @@ def loaded_by(code: str, *rooms: str) -> list[str]:
 def test_importing_the_public_names_leaves_what_few_programs_use() -> None:
     """A program that loads a model and compiles it waits for these imports before its first answer."""
     of_partita = [f"partita.{room}" for room in ("page", "insight", "mapping", "measuring")]
-    of_accelerators = [f"accelerators.{room}" for room in ("choosing", "precision", "package")]
+    of_accelerators = [f"partita.accelerators.{room}" for room in ("choosing", "precision", "package")]
     loaded = loaded_by("import partita; partita.compile, partita.load", *of_partita, *of_accelerators)
     assert loaded == [], "name these in the package's `lazily`"
 
 
-@pytest.mark.parametrize("package", ["partita", "accelerators"])
+@pytest.mark.parametrize("package", ["partita", "partita.accelerators"])
 def test_every_public_name_is_there(package: str) -> None:
     module = import_module(package)
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
@@ -167,14 +174,14 @@ def test_names_imported_when_asked_for_are_those_that_type_checkers_see() -> Non
 def test_imports_that_wait_count_as_imports(tmp_path: Path) -> None:
     """What `lazily` imports later runs the same way through the storeys as all else."""
     path = tmp_path / "module.py"
-    path.write_text('__getattr__ = lazily(__name__, {"report_page": "partita.page", "tune": "accelerators"})\n', "utf-8")
-    assert list(imports(path)) == [(1, "partita.page"), (1, "accelerators")]
+    path.write_text('__getattr__ = lazily(__name__, {"report_page": "partita.page", "tune": "partita.accelerators"})\n', "utf-8")
+    assert list(imports(path)) == [(1, "partita.page"), (1, "partita.accelerators")]
 
 
 def test_asking_for_a_device_loads_no_kernels() -> None:
     """A model that starts at once answers before its kernels are compiled: what compiles them is loaded behind the answer."""
-    heavy = [f"accelerators.tvm.{room}" for room in ("kernels", "lower", "layouts")]
-    asked = "from accelerators.interface.registry import accelerator; accelerator('cpu').config_keys"
+    heavy = [f"partita.accelerators.tvm.{room}" for room in ("kernels", "lower", "layouts")]
+    asked = "from partita.accelerators.interface.registry import accelerator; accelerator('cpu').config_keys"
     assert loaded_by(asked, *heavy) == [], "import these inside the methods that need them"
 
 
@@ -235,7 +242,7 @@ ROOMS = {
 @pytest.mark.parametrize("folder", ROOMS)
 def test_the_rooms_of_a_folder_import_downward(folder: str) -> None:
     rank = {room: i for i, line in enumerate(ROOMS[folder].split("\n")) for room in line.split()}
-    home, prefix, wrong = ROOT / folder, folder.replace("/", ".") + ".", []
+    home, prefix, wrong = ROOT / folder, f"{module_of(ROOT / folder)}.", []
     inside = {path.stem for path in home.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert inside - {"__init__"} == rank.keys(), "each room has its line, from the roof to the ground"
     for path in sources(folder):
@@ -342,17 +349,19 @@ def test_no_two_files_import_each_other() -> None:
 
 
 def module_of(path: Path) -> str:
+    """The name that a file or a folder of ours is imported by."""
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join(["partita"] * (parts[0] != "partita") + [part for part in parts if part != "__init__"])
 
 
 def downward(path: Path) -> Iterator[tuple[int, str]]:
     """The files of ours that the file imports, but for those that it wants types of, and those that it says to lie above it."""
     lines, types = path.read_text("utf-8").splitlines(), for_types(path)
     for node in importing(path):
-        if not isinstance(node, ast.ImportFrom) or node.lineno in types or "# upward: " in lines[node.lineno - 1]:
+        if not isinstance(node, ast.ImportFrom) or node.lineno in types:
             continue
-        if node.module:
+        above = lines[node.lineno - 2].lstrip().startswith("# upward: ")
+        if node.module and not above and "# upward: " not in lines[node.lineno - 1]:
             for name in node.names:
                 yield node.lineno, file_of(node.module, name.name)
 
@@ -387,8 +396,7 @@ def test_setup_cfg_lists_every_package() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", "utf-8")
     listed = config["options"]["packages"].split()
-    folders = [path.parent for storey in STOREYS for path in (ROOT / storey).rglob("__init__.py")]
-    present = [".".join(folder.relative_to(ROOT).parts) for folder in folders]
+    present = [module_of(path) for path in sources(*STOREYS) if path.name == "__init__.py"]
     assert listed == sorted(present), "setup.cfg lists the packages in alphabetical order, each folder that holds an __init__.py"
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from passes.python_child import environment
+from partita.passes.python_child import environment
 
 HANGING = """
 import threading, time, pytest

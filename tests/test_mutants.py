@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from passes.python_child import environment
+from partita.passes.python_child import environment
 from tests import mutants
 
 SOURCE = '''\

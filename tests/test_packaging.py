@@ -19,6 +19,9 @@ import pytest
 import partita as pt
 from tests.test_house import ROOT, STOREYS, tracked
 
+LINKS = [path for path in (ROOT / "partita").iterdir() if path.is_symlink()]
+"""The folders beside `partita/` that are parts of it."""
+
 ADDRESS = "https://forge.example/someone/partita"
 
 BACKEND = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
@@ -39,6 +42,8 @@ def copied(folder: Path) -> Path:
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
+    for link in LINKS:
+        (folder / "partita" / link.name).symlink_to(link.readlink())
     return folder
 
 
@@ -70,8 +75,10 @@ def metadata(wheel: Path) -> Message:
 def test_the_source_distribution_holds_every_file(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         files = {name.partition("/")[2] for name in (item.name for item in archive if item.isfile())}
+        links = {Path(item.name).name: item.linkname for item in archive if item.issym()}
     generated = {name for name in files if name == "PKG-INFO" or ".egg-info/" in name}
     assert files - generated == {path.relative_to(ROOT).as_posix() for path in tracked()}
+    assert links == {link.name: str(link.readlink()) for link in LINKS}
 
 
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
@@ -87,9 +94,10 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_the_wheel_has_types_and_data(wheel: Path) -> None:
-    for package in STOREYS:
-        assert (wheel / package / "py.typed").is_file()
-    assert (wheel / "accelerators/tvm/run/pool.c").is_file()
+    assert {path.name for path in wheel.iterdir() if path.suffix != ".dist-info"} == {"partita"}
+    for package in ("", *STOREYS[1:]):
+        assert (wheel / "partita" / package / "py.typed").is_file()
+    assert (wheel / "partita/accelerators/tvm/run/pool.c").is_file()
     assert list((wheel / "partita/page/built").iterdir())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 MASK = 1000.0
 """Numbers below minus this are a mask where all others are as many times nearer to zero: they stand for minus infinity."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.types import TensorType, Type, numpy_dtype
+from partita.graph.types import TensorType, Type, numpy_dtype
 
 HOST = "host"
 """The memory of numpy arrays."""

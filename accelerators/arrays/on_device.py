@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 
 class DeviceArray(ABC):

@@ -13,12 +13,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.arrays.layout import aligned_empty, laid_out
-from accelerators.process.behind import hands
-from accelerators.process.forking import Guard
-from accelerators.process.thread_pool import Pool
-from graph.new_array import LARGE, new_array
-from graph.types import Array
+from partita.accelerators.arrays.layout import aligned_empty, laid_out
+from partita.accelerators.process.behind import hands
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.process.thread_pool import Pool
+from partita.graph.new_array import LARGE, new_array
+from partita.graph.types import Array
 
 ALIGNMENT = 64
 """The memory of each array begins at a multiple of this number of bytes."""

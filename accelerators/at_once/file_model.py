@@ -9,16 +9,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from accelerators.at_once.making import Making, closed
-from accelerators.at_once.whole_session import WholeSession
-from accelerators.process.ending import before_the_door_closes, door
-from accelerators.process.forking import Guard, renewed_in_children
-from accelerators.process.frames import forget_frames
-from accelerators.running.outputs import Outputs
+from partita.accelerators.at_once.making import Making, closed
+from partita.accelerators.at_once.whole_session import WholeSession
+from partita.accelerators.process.ending import before_the_door_closes, door
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.process.frames import forget_frames
+from partita.accelerators.running.outputs import Outputs
 
 if TYPE_CHECKING:
-    from accelerators.running.compiled_model import CompiledModel
-    from accelerators.starting import Beginning
+    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.starting import Beginning
 
 HELD_BACK = 1.0
 """Seconds that reading the file waits for the first answer, so as not to take time from it."""
@@ -150,7 +150,7 @@ class FileModel:
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """Its users ask whether it is a CompiledModel."""
-        from accelerators.running.starting_model import StartingModel
+        from partita.accelerators.running.starting_model import StartingModel
 
         return StartingModel
 

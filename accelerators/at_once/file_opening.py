@@ -9,15 +9,15 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from accelerators.at_once.file_model import FileModel
-from accelerators.at_once.making import Making
-from accelerators.at_once.plain_files import is_plain
-from accelerators.at_once.whole_session import WholeSession, whole_session
-from accelerators.process.working import working_folder
-from graph.file_state import FileState, file_state, open_state
+from partita.accelerators.at_once.file_model import FileModel
+from partita.accelerators.at_once.making import Making
+from partita.accelerators.at_once.plain_files import is_plain
+from partita.accelerators.at_once.whole_session import WholeSession, whole_session
+from partita.accelerators.process.working import working_folder
+from partita.graph.file_state import FileState, file_state, open_state
 
 if TYPE_CHECKING:
-    from graph.graph import Graph
+    from partita.graph.graph import Graph
 
 
 def opened(path: str, device: Any, config: Any, threads: int) -> FileModel | None:
@@ -73,14 +73,14 @@ def _session(file: BinaryIO, state: FileState, threads: int) -> WholeSession | N
 
 
 def _imported(_: Any) -> None:
-    import accelerators.compiling  # noqa: F401
-    import graph.readers.onnx  # noqa: F401
+    import partita.accelerators.compiling
+    import partita.graph.readers.onnx  # noqa: F401
 
 
 def _read(held: BinaryIO, state: FileState) -> Any:
     """The graph of the file, which is what it was when the session read it, though it may be gone by now."""
-    from graph.errors import ReadError
-    from graph.readers.onnx import load_onnx
+    from partita.graph.errors import ReadError
+    from partita.graph.readers.onnx import load_onnx
 
     if file_state(state.path) == state:
         graph = load_onnx(state.path)
@@ -100,7 +100,7 @@ def _closed_behind(graph: Any, held: BinaryIO) -> Any:
 
 def _as_read(graph: Graph) -> Graph:
     """The graph, though attributes and affinities were set since it was looked at."""
-    from accelerators.starting import without_affinities
+    from partita.accelerators.starting import without_affinities
 
     return without_affinities(graph.evolve(attrs={}) if graph.attrs else graph)
 
@@ -112,6 +112,6 @@ def _beginner(device: Any, config: Any) -> Callable[[Any], Any]:
 
 
 def _begun(graph: Any, device: Any, config: Any, home: str) -> Any:
-    from accelerators.compiling import begin
+    from partita.accelerators.compiling import begin
 
     return begin(graph, device, config, home)

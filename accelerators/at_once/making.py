@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from accelerators.process.behind import behind
-from accelerators.process.ending import at_a_device
-from accelerators.process.forking import Guard
+from partita.accelerators.process.behind import behind
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.forking import Guard
 
 if TYPE_CHECKING:
-    from accelerators.starting import Beginning
+    from partita.accelerators.starting import Beginning
 
 Steps = Sequence[Callable[[Any], Any]]
 """What makes the model: each step is given what the one before returned, the first None. The last one returns a Beginning."""
@@ -79,6 +79,6 @@ class Making:
 
 def closed() -> Exception:
     """The error of a model that was given up."""
-    from accelerators.errors import RunError
+    from partita.accelerators.errors import RunError
 
     return RunError("the model is closed", where="a model that starts", remedy="Compile it again")

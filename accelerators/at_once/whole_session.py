@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.onnxruntime.session_options import CPU, WRONG, quiet_options, set_running
-from accelerators.running.outputs import Outputs
+from partita.accelerators.onnxruntime.session_options import CPU, WRONG, quiet_options, set_running
+from partita.accelerators.running.outputs import Outputs
 
 DTYPES = {
     "tensor(float)": "float32",

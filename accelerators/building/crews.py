@@ -6,8 +6,8 @@ import threading
 
 import attrs
 
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.process.forking import renewed_in_children
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.process.forking import renewed_in_children
 
 MOST = 4
 """So many run at once; each keeps memory for what it computes. Who comes later waits."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import CompileError, asking
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.device_list import Device
-from accelerators.isolation import in_its_place
-from graph.graph import Graph
-from graph.node import Node
-from partition.bodies import build_body, draft_body, find_exits
-from partition.op_index import build_op_index
+from partita.accelerators.errors import CompileError, asking
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.isolation import in_its_place
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.bodies import build_body, draft_body, find_exits
+from partita.partition.op_index import build_op_index
 
 
 @attrs.frozen(slots=True, eq=False)

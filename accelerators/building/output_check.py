@@ -10,14 +10,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import array_layout
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import ClaimError, RunError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType, numpy_dtype
-from passes.traced_numbers import REMEDY
+from partita.accelerators.arrays.layout import array_layout
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.errors import ClaimError, RunError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType, numpy_dtype
+from partita.passes.traced_numbers import REMEDY
 
 
 class OutputCheck:
@@ -106,7 +106,7 @@ def _plain(value: Any, entry: NodeEntry, where: str) -> Any:
 
 def _inferred(body: Graph, inputs: Sequence[Any]) -> Graph:
     """The body with the types that follow from these inputs alone."""
-    from passes.infer import infer
+    from partita.passes.infer import infer
 
     given = dict(zip(body.inputs, inputs))
 

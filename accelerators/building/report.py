@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.building.subgraphs import Move
-from accelerators.interface.compile_story import SHOWN, CompileStory
-from accelerators.placement.placement import Placement
-from graph.words import counted, first_of
-from partition import PartitionReport
+from partita.accelerators.building.subgraphs import Move
+from partita.accelerators.interface.compile_story import SHOWN, CompileStory
+from partita.accelerators.placement.placement import Placement
+from partita.graph.words import counted, first_of
+from partita.partition import PartitionReport
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,8 +120,8 @@ class CompileReport:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from accelerators.showing.notebook import report_html  # upward: notebooks ask for a method
-        from graph.pictures.html import bundle
+        from partita.accelerators.showing.notebook import report_html  # upward: notebooks ask for a method
+        from partita.graph.pictures.html import bundle
 
         return bundle(self, report_html(self))
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graph.build import is_made_call, variable
-from graph.graph import Graph
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.deciding import deciding_inputs
-from passes.labour import ENDLESS
+from partita.graph.build import is_made_call, variable
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.deciding import deciding_inputs
+from partita.passes.labour import ENDLESS
 
 MOST = 512
 """The nodes that are looked at for one value, at most; what takes more stays where it is."""

@@ -20,24 +20,24 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.on_device import ON_DEVICE
-from accelerators.arrays.owned import array_ids, owned
-from accelerators.building.crews import SideBySide
-from accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
-from accelerators.interface.laid_out import run_laid_out
-from accelerators.process.ending import at_a_device
-from accelerators.process.forking import Guard, renewed_in_children
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.types import TensorType, numpy_dtype
-from passes.contradictions import DeclaredMismatch
-from passes.deciding import INDEXED
-from passes.infer import infer, without_declared
-from passes.infer.contract import Contract
-from passes.infer.reading import Reading
-from passes.symbols import symbols_in
-from passes.traced_numbers import REMEDY
+from partita.accelerators.arrays.on_device import ON_DEVICE
+from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.building.crews import SideBySide
+from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.laid_out import run_laid_out
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.types import TensorType, numpy_dtype
+from partita.passes.contradictions import DeclaredMismatch
+from partita.passes.deciding import INDEXED
+from partita.passes.infer import infer, without_declared
+from partita.passes.infer.contract import Contract
+from partita.passes.infer.reading import Reading
+from partita.passes.symbols import symbols_in
+from partita.passes.traced_numbers import REMEDY
 
 KEPT = 8
 """The number of sizes that stay compiled; the one that was not used for longest is dropped."""

@@ -12,33 +12,33 @@ from typing import Any
 
 import attrs
 
-from accelerators.building.cuts import Failure, cut_apart, not_compiled
-from accelerators.building.sizes_along import sizes_along
-from accelerators.building.specialized import is_static
-from accelerators.building.units import Unit, compile_unit
-from accelerators.cache.waiting import work_until
-from accelerators.capsules.keeping import keep_failure
-from accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.device_list import Device
-from accelerators.interface.inlining import without_calls
-from accelerators.interface.settings import Config
-from accelerators.placement.constant_ops import with_constants_computed
-from accelerators.placement.device_groups import DeviceGroups, given_back_because
-from accelerators.placement.placement import Placement
-from accelerators.process.descriptors import at_a_terminal
-from accelerators.process.forking import Guard
-from accelerators.process.thread_pool import Pool
-from graph.build import is_made_call
-from graph.flops import count_flops
-from graph.graph import Graph
-from graph.logs import logger
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.words import counted
-from partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
-from passes import apply_pass
-from passes.registry import REPORT
+from partita.accelerators.building.cuts import Failure, cut_apart, not_compiled
+from partita.accelerators.building.sizes_along import sizes_along
+from partita.accelerators.building.specialized import is_static
+from partita.accelerators.building.units import Unit, compile_unit
+from partita.accelerators.cache.waiting import work_until
+from partita.accelerators.capsules.keeping import keep_failure
+from partita.accelerators.errors import AcceleratorError, CompileError, DeviceMistake, NotSupported, asking
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.inlining import without_calls
+from partita.accelerators.interface.settings import Config
+from partita.accelerators.placement.constant_ops import with_constants_computed
+from partita.accelerators.placement.device_groups import DeviceGroups, given_back_because
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.process.descriptors import at_a_terminal
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.process.thread_pool import Pool
+from partita.graph.build import is_made_call
+from partita.graph.flops import count_flops
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.words import counted
+from partita.partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
+from partita.passes import apply_pass
+from partita.passes.registry import REPORT
 
 _log = logger("compile")
 _placement = logger("placement")

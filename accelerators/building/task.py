@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.interface.device_list import Device
-from accelerators.interface.settings import Config
-from accelerators.placement.rules import Forbid, Pin
-from graph.graph import Graph
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.settings import Config
+from partita.accelerators.placement.rules import Forbid, Pin
+from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True, eq=False)

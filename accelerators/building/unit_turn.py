@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from accelerators.building.units import Unit
-from accelerators.interface.turns import Turn
-from accelerators.process.ending import door
+from partita.accelerators.building.units import Unit
+from partita.accelerators.interface.turns import Turn
+from partita.accelerators.process.ending import door
 
 
 class UnitTurn:

@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 
-from accelerators.arrays.layout import HOST
-from accelerators.arrays.on_device import DeviceArray, at_home
-from accelerators.building.output_check import OutputCheck
-from accelerators.building.specialized import SpecializedSubgraph, is_static
-from accelerators.cache.cached_compiling import check_folder, compile_cached
-from accelerators.capsules.keeping import keep_failure
-from accelerators.errors import (
+from partita.accelerators.arrays.layout import HOST
+from partita.accelerators.arrays.on_device import DeviceArray, at_home
+from partita.accelerators.building.output_check import OutputCheck
+from partita.accelerators.building.specialized import SpecializedSubgraph, is_static
+from partita.accelerators.cache.cached_compiling import check_folder, compile_cached
+from partita.accelerators.capsules.keeping import keep_failure
+from partita.accelerators.errors import (
     MEND,
     AcceleratorError,
     BadConfig,
@@ -27,18 +27,18 @@ from accelerators.errors import (
     asking,
     is_own_mistake,
 )
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.compile_now import compile_now
-from accelerators.interface.device_list import Device
-from accelerators.interface.laid_out import run_laid_out
-from accelerators.interface.registry import accelerator as accelerator_named
-from accelerators.isolation import in_its_place
-from accelerators.process.ending import door
-from accelerators.process.forking import renewed_in_children
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.words import error_in_words
-from passes.infer import infer
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.compile_now import compile_now
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.laid_out import run_laid_out
+from partita.accelerators.interface.registry import accelerator as accelerator_named
+from partita.accelerators.isolation import in_its_place
+from partita.accelerators.process.ending import door
+from partita.accelerators.process.forking import renewed_in_children
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.words import error_in_words
+from partita.passes.infer import infer
 
 Kept = Callable[[Graph], CompiledSubgraph | None]
 """Kernels for any size that were compiled before, for a graph that was made ready for them."""

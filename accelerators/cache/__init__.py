@@ -7,12 +7,12 @@ from pathlib import Path
 
 import attrs
 
-from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import default_folder
-from accelerators.cache.key import Key
-from accelerators.cache.metadata import read_metadata
-from accelerators.cache.store import Store
-from graph.words import counted
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import default_folder
+from partita.accelerators.cache.key import Key
+from partita.accelerators.cache.metadata import read_metadata
+from partita.accelerators.cache.store import Store
+from partita.graph.words import counted
 
 __all__ = ["CacheEntry", "clear", "default_folder", "explain", "list_entries"]
 

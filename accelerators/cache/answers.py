@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerators.cache.folder import chosen_folder, inner_folder, private_folder, refuse_link
-from accelerators.cache.key import source_digest
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import Device
-from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_private
+from partita.accelerators.cache.folder import chosen_folder, inner_folder, private_folder, refuse_link
+from partita.accelerators.cache.key import source_digest
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.regular import open_private
 
 FOLDER = "findings"
 """The folder in the cache folder that holds them: a file for each device, version and target."""

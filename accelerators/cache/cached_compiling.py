@@ -13,18 +13,18 @@ from typing import Any
 
 import attrs
 
-from accelerators.arrays.sharing import each_read_once, kept_by
-from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import chosen_folder
-from accelerators.cache.key import Key, make_key
-from accelerators.cache.metadata import Metadata, read_metadata
-from accelerators.cache.store import Store, Stored
-from accelerators.errors import AcceleratorError, BadConfig, DeviceMistake
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.compile_story import CompileStory, read_work
-from accelerators.process.forking import Guard
-from graph.graph import Graph
-from graph.logs import logger
+from partita.accelerators.arrays.sharing import each_read_once, kept_by
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import chosen_folder
+from partita.accelerators.cache.key import Key, make_key
+from partita.accelerators.cache.metadata import Metadata, read_metadata
+from partita.accelerators.cache.store import Store, Stored
+from partita.accelerators.errors import AcceleratorError, BadConfig, DeviceMistake
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.compile_story import CompileStory, read_work
+from partita.accelerators.process.forking import Guard
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
 
 _log = logger("cache")
 

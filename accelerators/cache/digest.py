@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import array_digests
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.accelerators.arrays.sharing import array_digests
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 WEIGHT_FROM = 1024
 """Constants of so many bytes are weights; smaller ones are part of the structure: their values may decide what code is made."""

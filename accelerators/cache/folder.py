@@ -11,9 +11,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from accelerators.errors import AcceleratorError
-from accelerators.interface.cache_words import OFF, ON
-from accelerators.interface.keys import cache_folder
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.cache_words import OFF, ON
+from partita.accelerators.interface.keys import cache_folder
 
 
 def default_folder() -> Path:

@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.cache.digest import graph_digest
-from accelerators.interface.accelerator import Accelerator
-from graph.graph import Graph
+from partita.accelerators.cache.digest import graph_digest
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.graph.graph import Graph
 
 IRRELEVANT = frozenset(("CACHE_DIR", "DEVICE_ID", "ISOLATE", "ISOLATE_SECONDS", "PERF_COUNT", "PROGRESS"))
 """Configuration that compiled code does not depend on."""

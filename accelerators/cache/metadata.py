@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.cache.damage import Damaged
-from accelerators.cache.key import Key
-from accelerators.process.json_form import form_error
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.key import Key
+from partita.accelerators.process.json_form import form_error
 
 
 @attrs.frozen(slots=True)

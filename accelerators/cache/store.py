@@ -14,15 +14,15 @@ from typing import Any, BinaryIO
 
 import attrs
 
-from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import inner_folder, private_folder, unusable, used_now
-from accelerators.cache.waiting import locked
-from accelerators.cache.weight_files import keep_weight, read_weights, write_weights
-from accelerators.process.atomic import replacing
-from accelerators.process.forking import Guard
-from accelerators.process.regular import open_private
-from graph.aside import PREFIX
-from graph.types import Array
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import inner_folder, private_folder, unusable, used_now
+from partita.accelerators.cache.waiting import locked
+from partita.accelerators.cache.weight_files import keep_weight, read_weights, write_weights
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.process.regular import open_private
+from partita.graph.aside import PREFIX
+from partita.graph.types import Array
 
 LIMIT = 4 << 30
 """The bytes that the cache holds at most; the entry that was not used for longest is removed first."""

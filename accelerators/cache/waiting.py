@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from accelerators.errors import AcceleratorError
-from accelerators.process.forking import renewed_in_children
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.forking import renewed_in_children
 
 PATIENCE = 0.02
 """Seconds between two looks."""

@@ -13,16 +13,16 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from accelerators.arrays.sharing import ALIGNMENT, array_digests, byte_view, mapped
-from accelerators.cache.damage import Damaged
-from accelerators.cache.folder import used_now
-from accelerators.errors import AcceleratorError
-from accelerators.process.atomic import replacing, write_pieces
-from accelerators.process.behind import hands
-from accelerators.process.forking import Guard
-from accelerators.process.regular import NoFile, open_private
-from accelerators.process.thread_pool import Pool
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.accelerators.arrays.sharing import ALIGNMENT, array_digests, byte_view, mapped
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.folder import used_now
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.atomic import replacing, write_pieces
+from partita.accelerators.process.behind import hands
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.process.regular import NoFile, open_private
+from partita.accelerators.process.thread_pool import Pool
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LARGE = 1 << 16
 """An array of so many bytes has a file of its own."""

@@ -9,18 +9,18 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.capsules.value_roles import Indices, Roles, roles_of
-from graph.graph import Graph
-from graph.microsoft import DOMAIN as MICROSOFT
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from graph.ops.schemas import ONNX_DOMAINS, spec_of
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.sparse import SparseTensor
-from graph.types import Type
-from graph.words import counted
-from passes import apply_pass
-from passes.symbols import all_symbols, map_types
+from partita.accelerators.capsules.value_roles import Indices, Roles, roles_of
+from partita.graph.graph import Graph
+from partita.graph.microsoft import DOMAIN as MICROSOFT
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import Type
+from partita.graph.words import counted
+from partita.passes import apply_pass
+from partita.passes.symbols import all_symbols, map_types
 
 FEW = 8
 """A parameter of fewer integers is a size, an axis or a bound, and stays."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from accelerators.errors import NotSupported
+from partita.accelerators.errors import NotSupported
 
 
 def name_in_file(name: str) -> str:

@@ -13,14 +13,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.capsules.array_files import write_arrays
-from accelerators.errors import AcceleratorError
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.device_list import Device
-from accelerators.process.atomic import write_text
-from graph.aside import PREFIX
-from graph.graph import Graph
-from graph.writers import save
+from partita.accelerators.capsules.array_files import write_arrays
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.process.atomic import write_text
+from partita.graph.aside import PREFIX
+from partita.graph.graph import Graph
+from partita.graph.writers import save
 
 SHIPPED = ("onnxruntime", "openvino")
 """The devices whose engine is a package of its own, under the device's name."""
@@ -84,7 +84,7 @@ def _write_files(capsule: Capsule, folder: Path) -> None:
     save(capsule.graph, str(folder / "model.onnx"))
     write_arrays(folder / "inputs.npz", dict(zip((node.name for node in capsule.graph.inputs), capsule.inputs)))
     write_arrays(folder / "expected.npz", dict(zip(capsule.graph.output_names, capsule.expected)))
-    script = resources.files("accelerators.capsules").joinpath("run.py.txt").read_text("utf-8")
+    script = resources.files("partita.accelerators.capsules").joinpath("run.py.txt").read_text("utf-8")
     write_text(folder / "run.py", script)
     write_text(folder / "requirements.txt", "\n".join(_requirements(capsule)) + "\n")
     write_text(folder / "capsule.json", json.dumps(_described(capsule), indent=1) + "\n")

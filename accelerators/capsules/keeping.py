@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerators.capsules.capsule import Capsule, write_capsule
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import Device
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.logs import logger
+from partita.accelerators.capsules.capsule import Capsule, write_capsule
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import Device
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.logs import logger
 
 MOST = 1000
 """The capsules of one name that a folder holds."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops.schemas import spec_of
-from graph.types import TensorType
-from passes.deciding import INDEXED, MEASURING, deciding
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.schemas import spec_of
+from partita.graph.types import TensorType
+from partita.passes.deciding import INDEXED, MEASURING, deciding
 
 _PASSED_ON = frozenset("Cast Concat Expand Flatten Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split())
 """Ops that hand indices on as they are."""

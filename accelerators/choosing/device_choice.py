@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from accelerators.precision.lowered_ops import KEPT
-from graph.graph import Graph
-from graph.node import NodeEntry
-from graph.types import TensorType
+from partita.accelerators.precision.lowered_ops import KEPT
+from partita.graph.graph import Graph
+from partita.graph.node import NodeEntry
+from partita.graph.types import TensorType
 
 CROSSING_US = 20.0
 """What it costs that one device ends its work and another begins, about. Whole models are measured in the end."""

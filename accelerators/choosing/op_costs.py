@@ -8,22 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.distance import distance
-from accelerators.choosing.device_choice import DeviceChoice
-from accelerators.choosing.op_times import times_of
-from accelerators.choosing.options import Given
-from accelerators.choosing.precision_probe import Probe, given_to, isolated, read_by
-from accelerators.choosing.target import Target
-from accelerators.errors import NotSupported
-from accelerators.placement.rules import Forbid, Pin
-from accelerators.precision.calibration import Range, calibrated
-from accelerators.precision.device_plan import lowered_on
-from accelerators.precision.lowered_ops import KEPT, bytes_won, lowerable, lowered, moved_from, why_not
-from accelerators.running.compiled_model import CompiledModel
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.arrays.distance import distance
+from partita.accelerators.choosing.device_choice import DeviceChoice
+from partita.accelerators.choosing.op_times import times_of
+from partita.accelerators.choosing.options import Given
+from partita.accelerators.choosing.precision_probe import Probe, given_to, isolated, read_by
+from partita.accelerators.choosing.target import Target
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.placement.rules import Forbid, Pin
+from partita.accelerators.precision.calibration import Range, calibrated
+from partita.accelerators.precision.device_plan import lowered_on
+from partita.accelerators.precision.lowered_ops import (
+    KEPT,
+    bytes_won,
+    lowerable,
+    lowered,
+    moved_from,
+    why_not,
+)
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 TURNS = 20
 """How often whole models are run in turn; the shortest time of each counts."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.profile import Row
-from graph.flops import count_flops
-from graph.graph import Graph
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.profile import Row
+from partita.graph.flops import count_flops
+from partita.graph.graph import Graph
 
 ROUNDS = 5
 """How often a model is profiled; the shortest time of each op counts."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError
-from accelerators.precision.calibration import METHODS
-from accelerators.precision.lowered_ops import PRECISIONS, lowerable
-from accelerators.precision.precision_plan import check_precision
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.types import Array
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.precision.calibration import METHODS
+from partita.accelerators.precision.lowered_ops import PRECISIONS, lowerable
+from partita.accelerators.precision.precision_plan import check_precision
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.types import Array
 
 Given = Mapping[str, Array]
 """Arrays by the names of the graph's inputs."""

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError
-from accelerators.precision.calibration import Range
-from accelerators.precision.lowered_ops import lowered, moved_from
-from graph.build import op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import Array, TensorType
-from passes.constants import Namer
-from passes.infer import infer
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.precision.calibration import Range
+from partita.accelerators.precision.lowered_ops import lowered, moved_from
+from partita.graph.build import op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
+from partita.passes.infer import infer
 
 
 class Probe:

@@ -7,17 +7,17 @@ from typing import Any
 
 import attrs
 
-from accelerators.compiling import compile as compile_model
-from accelerators.errors import AcceleratorError
-from accelerators.interface.absent import Absent, present
-from accelerators.interface.device_list import asked_devices, parse_multi
-from accelerators.interface.settings import read_config
-from accelerators.placement.placing import live_part
-from accelerators.placement.priority import unsupported
-from accelerators.placement.rules import Forbid, Pin, resolve_rules
-from accelerators.placement.support_table import SupportTable
-from accelerators.running.compiled_model import CompiledModel
-from graph.graph import Graph
+from partita.accelerators.compiling import compile as compile_model
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.absent import Absent, present
+from partita.accelerators.interface.device_list import asked_devices, parse_multi
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.placement.placing import live_part
+from partita.accelerators.placement.priority import unsupported
+from partita.accelerators.placement.rules import Forbid, Pin, resolve_rules
+from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True)

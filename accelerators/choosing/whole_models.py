@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.choosing.op_costs import Measuring
-from accelerators.errors import NotSupported
-from accelerators.precision.device_plan import DevicePlan
-from accelerators.precision.lowered_ops import KEPT
-from accelerators.running.compiled_model import CompiledModel
-from graph.words import counted
+from partita.accelerators.choosing.op_costs import Measuring
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.precision.device_plan import DevicePlan
+from partita.accelerators.precision.lowered_ops import KEPT
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.words import counted
 
 
 @attrs.frozen(slots=True, eq=False)

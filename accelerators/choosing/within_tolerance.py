@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from accelerators.choosing.op_costs import Measuring
-from accelerators.choosing.options import UNITS
-from accelerators.errors import AcceleratorError
-from accelerators.precision.lowered_ops import KEPT
-from accelerators.precision.precision_plan import amount
+from partita.accelerators.choosing.op_costs import Measuring
+from partita.accelerators.choosing.options import UNITS
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.precision.lowered_ops import KEPT
+from partita.accelerators.precision.precision_plan import amount
 
 
 @attrs.frozen(slots=True)

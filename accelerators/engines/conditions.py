@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from graph.node import Node
-from graph.types import Dim, TensorType
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType
 
 
 def condition_lengths(node: Node) -> tuple[Dim, Dim]:

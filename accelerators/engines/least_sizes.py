@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
-from passes import apply_pass
-from passes.deciding import COUNTING, deciding, follows_from_sizes
-from passes.infer import without_declared
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
+from partita.passes import apply_pass
+from partita.passes.deciding import COUNTING, deciding, follows_from_sizes
+from partita.passes.infer import without_declared
 
 Sizes = tuple[int, ...]
 """The least size in each dimension; 0 where nothing is known of one."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from accelerators.interface.empties import may_reduce_nothing
-from accelerators.interface.keys import Key, one_of
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.interface.empties import may_reduce_nothing
+from partita.accelerators.interface.keys import Key, one_of
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 ENGINE, EXACT = "engine", "exact"
 """The values of NAN: the ops are taken and NaN is what the engine makes of it; or they are left to the next device."""

@@ -10,16 +10,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.engines.opsets import lowered
-from accelerators.engines.probing import add_probes, probes_in
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.lazy import lazy
-from graph.node import Node
-from graph.protos import DTYPE_NAMES
-from graph.readers.onnx.tensors import BITS
-from graph.rewrite import Rewriter
-from graph.types import Array
+from partita.accelerators.engines.opsets import lowered
+from partita.accelerators.engines.probing import add_probes, probes_in
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.lazy import lazy
+from partita.graph.node import Node
+from partita.graph.protos import DTYPE_NAMES
+from partita.graph.readers.onnx.tensors import BITS
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array
 
 LOCATION = "weights"
 """The location that a model states for its large constants."""
@@ -111,8 +111,8 @@ class EngineModel:
 def engine_model(graph: Graph, newest: Mapping[str, int], probed: Collection[str] = ()) -> EngineModel:
     """The subgraph as a model: calls inlined, opsets lowered to those that the engine knows, constants left where they are. It
     tells the sizes of what the ops `probed` read, where these may be zero."""
-    from graph.writers.onnx.model import Writing
-    from graph.writers.onnx.output_types import complete_outputs
+    from partita.graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.output_types import complete_outputs
 
     inlined = lowered(inline_calls(graph), newest)
     plain = _plainly_named(inlined)

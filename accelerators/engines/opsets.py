@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.ops.schemas import OpSpec, ParamSpec, spec_of
-from passes.bodies import everywhere
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.ops.schemas import OpSpec, ParamSpec, spec_of
+from partita.passes.bodies import everywhere
 
 
 def too_new(node: Node, opsets: Mapping[str, int], newest: Mapping[str, int], engine: str) -> str | None:

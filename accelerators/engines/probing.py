@@ -11,10 +11,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.engines.least_sizes import Sizes, kernel_of, least_sizes, shortfalls
-from accelerators.interface.empties import axes_of
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from partita.accelerators.engines.least_sizes import Sizes, kernel_of, least_sizes, shortfalls
+from partita.accelerators.interface.empties import axes_of
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
 
 Dims = Callable[[Node, int], Sequence[int]]
 """The dimensions of a node's first input, whose rank is given, of which none may be zero."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from accelerators.interface.query import Judge, Support, refused_inside
-from graph.graph import Graph
-from graph.node import Node
-from passes.infer import with_missing_types
+from partita.accelerators.interface.query import Judge, Support, refused_inside
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.passes.infer import with_missing_types
 
 
 def query_by_op(graph: Graph, judge: Judge) -> Support:

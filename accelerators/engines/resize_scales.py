@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graph.node import Node
-from graph.types import Dim, TensorType
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType
 
 
 def has_scales(node: Node) -> bool:

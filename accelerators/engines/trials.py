@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.process.forking import Guard
-from graph.build import variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.single import graph_of_node
-from graph.types import SequenceType, SparseTensorType, TensorType, Type
+from partita.accelerators.process.forking import Guard
+from partita.graph.build import variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.single import graph_of_node
+from partita.graph.types import SequenceType, SparseTensorType, TensorType, Type
 
 Attempt = Callable[[Graph], "bool | str"]
 """Does the engine take this graph of one op? True, or the reason why not."""

@@ -1,5 +1,5 @@
 """The device `HETERO`: several devices by priority."""
 
-from accelerators.hetero.device import HeteroAccelerator
+from partita.accelerators.hetero.device import HeteroAccelerator
 
 __all__ = ["HeteroAccelerator"]

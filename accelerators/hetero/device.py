@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.errors import NotSupported
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.device_list import DEFAULT, parse_devices
-from accelerators.interface.keys import Key, optional
-from accelerators.interface.registry import HETERO, devices
-from accelerators.interface.settings import HETERO_KEYS
-from accelerators.placement.placement import Placement
-from graph.graph import Graph
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.device_list import DEFAULT, parse_devices
+from partita.accelerators.interface.keys import Key, optional
+from partita.accelerators.interface.registry import HETERO, devices
+from partita.accelerators.interface.settings import HETERO_KEYS
+from partita.accelerators.placement.placement import Placement
+from partita.graph.graph import Graph
 
 
 class HeteroAccelerator(Accelerator):
@@ -38,7 +38,7 @@ class HeteroAccelerator(Accelerator):
 
     def query(self, graph: Graph) -> Placement:
         """The device of each node by name, chosen among those of TARGET_FALLBACK (or else the default ones)."""
-        from accelerators.placement.placing import query
+        from partita.accelerators.placement.placing import query
 
         return query(graph)
 

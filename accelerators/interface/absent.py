@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.device_list import Device
-from graph.graph import Graph
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.device_list import Device
+from partita.graph.graph import Graph
 
 
 class Absent(Accelerator):

@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Self
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
-from accelerators.interface.compile_story import CompileStory, KernelWork
-from accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
-from accelerators.interface.second_level import SecondLevel
-from accelerators.interface.turns import Turn
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from partition.property import SubgraphProperty
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.errors import BadConfig, NotSupported, UnknownKey, is_ours, names_hooks
+from partita.accelerators.interface.compile_story import CompileStory, KernelWork
+from partita.accelerators.interface.keys import Key, cache_folder, declared, flag, one_of, seconds, text
+from partita.accelerators.interface.second_level import SecondLevel
+from partita.accelerators.interface.turns import Turn
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.partition.property import SubgraphProperty
 
 COPY = "Copy"
 """The layer type of a copy between the host and a device."""
@@ -195,7 +195,8 @@ def _where_it_is_asked_for(query: Query) -> Query:
 
     @functools.wraps(query)
     def asked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        from accelerators.isolation import in_its_place  # upward: who asks directly is answered so too
+        # upward: who asks directly is answered so too
+        from partita.accelerators.isolation import in_its_place
 
         device = in_its_place(self, self._config)
         return query(self, graph) if device is self else device.query(graph)
@@ -208,7 +209,7 @@ def _checked(query: Query) -> Query:
 
     @functools.wraps(query)
     def checked(self: Accelerator, graph: Graph) -> Mapping[str, bool | str]:
-        from accelerators.interface.query import checked_answers
+        from partita.accelerators.interface.query import checked_answers
 
         return checked_answers(query(self, graph), graph, f"query of device {self.name!r}")
 
@@ -266,7 +267,7 @@ class Accelerator:
     vanishes, and that no other op can have taken in, is not supported."""
 
     isolates_itself: ClassVar[bool] = False
-    """Does the device itself do what ISOLATE asks for? Else it is put into a child process: see `accelerators.isolation`."""
+    """Does the device itself do what ISOLATE asks for? Else it is put into a child process, see `accelerators/isolation`."""
 
     keeps_arrays: ClassVar[bool] = False
     """Has it memory of its own that arrays are put into (`to_device`), and in which its subgraphs leave outputs ON_DEVICE?"""
@@ -329,7 +330,7 @@ class Accelerator:
         Runs `transform` on a copy; an original node is supported if every node that came of it is. An original node of
         which no new node came is refused.
         """
-        from accelerators.interface.query import query_through_transform, with_own_nodes
+        from partita.accelerators.interface.query import query_through_transform, with_own_nodes
 
         return query_through_transform(self, with_own_nodes(graph))
 
@@ -396,7 +397,7 @@ class Accelerator:
 
     def subgraph_property(self) -> SubgraphProperty:
         """The property whose node hooks HETERO uses for this device's groups, and that its backend consists of."""
-        from accelerators.interface.device_property import DeviceProperty
+        from partita.accelerators.interface.device_property import DeviceProperty
 
         return DeviceProperty(self)
 

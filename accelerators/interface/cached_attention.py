@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 OP = "CachedAttention"
 """The op of such a call."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.errors import DeviceMistake
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.query import with_own_nodes
-from graph.graph import Graph
+from partita.accelerators.errors import DeviceMistake
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.query import with_own_nodes
+from partita.graph.graph import Graph
 
 
 def compile_now(accelerator: Accelerator, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:

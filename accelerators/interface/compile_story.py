@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from graph.words import counted
+from partita.graph.words import counted
 
 SHOWN = 10
 """The kernels that are listed, those that took longest."""

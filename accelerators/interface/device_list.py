@@ -8,16 +8,16 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import (
+from partita.accelerators.errors import (
     AcceleratorError,
     AcceleratorUnavailable,
     BadConfig,
     BrokenPackage,
     UnknownDevice,
 )
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.registry import HETERO, accelerator, is_known
-from graph.errors import did_you_mean
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.registry import HETERO, accelerator, is_known
+from partita.graph.errors import did_you_mean
 
 DEFAULT = "HETERO:cpu,reference"
 """The devices asked for when nobody says which."""
@@ -113,7 +113,7 @@ def _default(wanted: Any) -> Any:
 
 
 def _device_or_absent(label: str) -> Device:
-    from accelerators.interface.absent import Absent  # upward: it stands for a device
+    from partita.accelerators.interface.absent import Absent  # upward: it stands for a device
 
     name, _, device_id = label.partition(".")
     try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from accelerators.interface.query import Support
-from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.accelerators.interface.query import Support
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 if TYPE_CHECKING:
-    from accelerators.interface.accelerator import Accelerator
+    from partita.accelerators.interface.accelerator import Accelerator
 
 
 class DeviceProperty(SubgraphProperty):
@@ -28,7 +28,8 @@ class DeviceProperty(SubgraphProperty):
 
     def pre_partition(self, graph: Graph, options: Any) -> None:
         """Ask the device once for the whole graph, where its own configuration says that it is asked."""
-        from accelerators.isolation import in_its_place  # upward: a property asks the device as `query` does
+        # upward: a property asks the device as `query` does
+        from partita.accelerators.isolation import in_its_place
 
         asked = in_its_place(self.device, {"ISOLATE": self.device.get_config("ISOLATE")})
         self._support = dict(asked.query(graph))

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accelerators.arrays.owned import array_ids, owned
-from accelerators.errors import RunError
-from accelerators.interface.skeleton import is_skeleton
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.types import TensorType, Type
+from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.skeleton import is_skeleton
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.types import TensorType, Type
 
 REDUCING = frozenset(
     "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
 
 _OWNER = "partita.owner"
 """The metadata key that says, while calls are inlined, which call an op comes out of."""
@@ -15,7 +15,7 @@ _OWNER = "partita.owner"
 
 def without_calls(graph: Graph, rounds: Sequence[Sequence[str]]) -> Graph:
     """The graph with the bodies of these calls in their places, of those that it has, one round after the other."""
-    from partition import inline_subgraphs
+    from partita.partition import inline_subgraphs
 
     for names in rounds:
         graph = inline_subgraphs(graph, list(names))

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import BadConfig
-from graph.errors import PartitaError, did_you_mean
+from partita.accelerators.errors import BadConfig
+from partita.graph.errors import PartitaError, did_you_mean
 
 Check = Callable[[Any], Any]
 """Returns the value as the device reads it; raises BadValue, or any ValueError or TypeError, where the key cannot have it."""

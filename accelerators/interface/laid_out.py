@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.layout import HOST, is_laid_out, laid_out
-from accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.arrays.layout import HOST, is_laid_out, laid_out
+from partita.accelerators.interface.accelerator import CompiledSubgraph
 
 
 def run_laid_out(compiled: CompiledSubgraph, inputs: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
 
 FUSED = "partita.fused"
 """The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accelerators.errors import MEND, DeviceMistake, named
-from accelerators.interface.inlining import inlined_with_owners
-from accelerators.interface.provenance import FUSED as FUSED
-from accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
-from graph.build import is_made_call
-from graph.graph import Graph
-from graph.nested import bodies_of
-from graph.node import Node
-from graph.order import reachable
-from graph.words import in_code
+from partita.accelerators.errors import MEND, DeviceMistake, named
+from partita.accelerators.interface.inlining import inlined_with_owners
+from partita.accelerators.interface.provenance import FUSED as FUSED
+from partita.accelerators.interface.provenance import Answer, Answers, carried_back, lost_calls, worse
+from partita.graph.build import is_made_call
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of
+from partita.graph.node import Node
+from partita.graph.order import reachable
+from partita.graph.words import in_code
 
 if TYPE_CHECKING:
-    from accelerators.interface.accelerator import Accelerator
+    from partita.accelerators.interface.accelerator import Accelerator
 
 Judge = Callable[[Node, Graph], Answer]
 """An op of a graph: True, or the reason why not."""

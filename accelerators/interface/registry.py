@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
-from accelerators.interface.accelerator import Accelerator
-from accelerators.process.forking import Guard
-from graph.errors import did_you_mean
-from graph.words import error_in_words
-from partition.backend import BackendSource, PropertyFactory, add_backend_source
-from partition.property import SubgraphProperty
+from partita.accelerators.errors import AcceleratorError, BrokenPackage, UnknownDevice
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.process.forking import Guard
+from partita.graph.errors import did_you_mean
+from partita.graph.words import error_in_words
+from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
+from partita.partition.property import SubgraphProperty
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -180,16 +180,16 @@ def _shipped(module: str, cls: str) -> Factory:
 
 
 _SHIPPED = {
-    "cpu": _Entry(_shipped("accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
-    "cuda": _Entry(_shipped("accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
-    "onnxruntime": _Entry(_shipped("accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
-    "opencl": _Entry(_shipped("accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
-    "openvino": _Entry(_shipped("accelerators.openvino", "OpenVinoAccelerator"), "partita"),
-    "reference": _Entry(_shipped("accelerators.reference", "ReferenceAccelerator"), "partita"),
+    "cpu": _Entry(_shipped("partita.accelerators.tvm.cpu", "CpuAccelerator"), "partita"),
+    "cuda": _Entry(_shipped("partita.accelerators.tvm.cuda", "CudaAccelerator"), "partita"),
+    "onnxruntime": _Entry(_shipped("partita.accelerators.onnxruntime", "OnnxRuntimeAccelerator"), "partita"),
+    "opencl": _Entry(_shipped("partita.accelerators.tvm.opencl", "OpenClAccelerator"), "partita"),
+    "openvino": _Entry(_shipped("partita.accelerators.openvino", "OpenVinoAccelerator"), "partita"),
+    "reference": _Entry(_shipped("partita.accelerators.reference", "ReferenceAccelerator"), "partita"),
 }
 """The devices that come with Partita, the last resort last."""
 
-_WHOLE = _Entry(_shipped("accelerators.hetero", "HeteroAccelerator"), "partita")
+_WHOLE = _Entry(_shipped("partita.accelerators.hetero", "HeteroAccelerator"), "partita")
 """HETERO, which is asked and configured like a device, and runs nothing itself."""
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from graph.errors import GraphError, did_you_mean
-from graph.graph import Graph
-from graph.node import Node
-from graph.words import counted
+from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.words import counted
 
 
 @attrs.frozen(slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import BadConfig, UnknownDevice, UnknownKey
-from accelerators.interface.device_list import Device
-from accelerators.interface.keys import (
+from partita.accelerators.errors import BadConfig, UnknownDevice, UnknownKey
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.keys import (
     Key,
     flag,
     flag_or_auto,
@@ -22,8 +22,8 @@ from accelerators.interface.keys import (
     seconds,
     text,
 )
-from accelerators.interface.registry import HETERO, accelerator
-from graph.errors import did_you_mean
+from partita.accelerators.interface.registry import HETERO, accelerator
+from partita.graph.errors import did_you_mean
 
 MEASURED = "PERF_COUNT"
 """The key of a device that may stand beside several devices: a model is measured as a whole."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.node import Node
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 DOMAIN = "partita.package"
 """The domain of the nodes that stand for compiled subgraphs."""

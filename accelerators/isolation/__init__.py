@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.accelerator import Accelerator
 
 
 def in_its_place(accelerator: Accelerator, config: Mapping[str, Any]) -> Accelerator:
     """The accelerator; where this configuration says ISOLATE, one that has it in a child process, unless it is such a one."""
     if not config.get("ISOLATE") or accelerator.isolates_itself or hasattr(accelerator, "device_class"):
         return accelerator
-    from accelerators.isolation.isolated_device import isolated
+    from partita.accelerators.isolation.isolated_device import isolated
 
     return isolated(accelerator)
 

@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from accelerators.errors import AcceleratorError, CompileError, NotSupported
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
-from accelerators.isolation.messages import config_told
-from accelerators.isolation.process import Child, DeviceProcess, Limit, Origin, origin_of
-from accelerators.process.behind import behind, lowered
-from accelerators.process.cores import all_but_one_core, default_threads
-from accelerators.process.places import GivenUp, Worker, places
-from graph.graph import Graph
-from graph.text.digests import arrays_in
+from partita.accelerators.errors import AcceleratorError, CompileError, NotSupported
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.isolation.isolated_device import Isolated, IsolatedSubgraph, Order
+from partita.accelerators.isolation.messages import config_told
+from partita.accelerators.isolation.process import Child, DeviceProcess, Limit, Origin, origin_of
+from partita.accelerators.process.behind import behind, lowered
+from partita.accelerators.process.cores import all_but_one_core, default_threads
+from partita.accelerators.process.places import GivenUp, Worker, places
+from partita.graph.graph import Graph
+from partita.graph.text.digests import arrays_in
 
 MEMORY = 300 << 20
 """The bytes that a process needs whatever it compiles."""

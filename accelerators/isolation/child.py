@@ -1,4 +1,4 @@
-"""The child process in which a device works: started by `accelerators.isolation.process` with the numbers of four open files.
+"""The child process in which a device works: started by `isolation/process.py` with the numbers of four open files.
 
 It reads questions and answers each. If the device crashes or hangs, only this process does; and it ends with its parent, however
 that ends, whatever the device is doing."""
@@ -16,22 +16,22 @@ from typing import Any
 
 import attrs
 
-from accelerators.arrays.layout import HOST, array_layout
-from accelerators.errors import AcceleratorError, NotSupported
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.compile_now import compile_now
-from accelerators.interface.laid_out import run_laid_out
-from accelerators.isolation import messages
-from accelerators.isolation.memory import (
+from partita.accelerators.arrays.layout import HOST, array_layout
+from partita.accelerators.errors import AcceleratorError, NotSupported
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.compile_now import compile_now
+from partita.accelerators.interface.laid_out import run_laid_out
+from partita.accelerators.isolation import messages
+from partita.accelerators.isolation.memory import (
     Description,
     Packing,
     SharedMemory,
     described,
     described_graph,
 )
-from accelerators.process.parents import end_with
-from graph.graph import Graph
-from graph.types import Array
+from partita.accelerators.process.parents import end_with
+from partita.graph.graph import Graph
+from partita.graph.types import Array
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError, CompileError, RunError
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
-from accelerators.isolation.memory import Packing, describe_graph, described
-from accelerators.isolation.messages import config_told
-from accelerators.isolation.process import Child, DeviceProcess, Limit, Task, process_of
-from graph.graph import Graph
+from partita.accelerators.errors import AcceleratorError, CompileError, RunError
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+from partita.accelerators.isolation.memory import Packing, describe_graph, described
+from partita.accelerators.isolation.messages import config_told
+from partita.accelerators.isolation.process import Child, DeviceProcess, Limit, Task, process_of
+from partita.graph.graph import Graph
 
 
 def isolated(accelerator: Accelerator) -> Accelerator:

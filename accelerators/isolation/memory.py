@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import AcceleratorError
-from accelerators.process.descriptors import above_streams
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.descriptors import above_streams
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 Description = Any
 """A value as JSON says it: where its bytes are, its dtype and its sizes."""
@@ -118,7 +118,7 @@ def described(value: Description, memory: SharedMemory) -> Any:
 
 
 class Weights:
-    """Takes the large constants of a graph that is written as a model: see `graph.writers.onnx.tensors.Aside`."""
+    """Takes the large constants of a graph that is written as a model: see `partita.graph.writers.onnx.tensors.Aside`."""
 
     location = "weights"
 
@@ -135,7 +135,7 @@ class Weights:
 
 def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
     """A graph as a model, its large constants beside it."""
-    from graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import Writing
 
     model = Writing(graph, drop_control=True, aside=Weights(packing)).model
     end = packing.end
@@ -144,7 +144,7 @@ def describe_graph(graph: Any, packing: Packing) -> Mapping[str, Description]:
 
 def described_graph(value: Mapping[str, Description], memory: SharedMemory) -> Any:
     """The graph that was described; its constants are copies."""
-    from graph.readers.onnx.load import load_onnx
+    from partita.graph.readers.onnx.load import load_onnx
 
     weights = memory.reserve(0)[: value["weights"]].copy()
     return load_onnx(described(value["model"], memory), base_dir={Weights.location: weights})

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from accelerators import errors
-from accelerators.errors import AcceleratorError
-from graph import errors as graph_errors
-from graph.errors import PartitaError
-from graph.words import error_in_words, in_words
+from partita.accelerators import errors
+from partita.accelerators.errors import AcceleratorError
+from partita.graph import errors as graph_errors
+from partita.graph.errors import PartitaError
+from partita.graph.words import error_in_words, in_words
 
 _LENGTH = struct.Struct("<Q")
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from accelerators.isolation import messages
-from accelerators.isolation.memory import Packing, SharedMemory
-from accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
-from accelerators.process.ending import when_the_door_is_closed
-from accelerators.process.forking import Guard, renewed_in_children
-from passes.python_child import environment, implicit_path, module_command
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.isolation import messages
+from partita.accelerators.isolation.memory import Packing, SharedMemory
+from partita.accelerators.process.descriptors import ERRORS, above_streams, has_errors, pipe, socket_pair
+from partita.accelerators.process.ending import when_the_door_is_closed
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.passes.python_child import environment, implicit_path, module_command
 
 STARTING = 60.0
 """Seconds that a child has until the device is there."""
 
-COMMAND = module_command("accelerators.isolation.child")
+COMMAND = module_command("partita.accelerators.isolation.child")
 """The command that starts a child."""
 
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from graph.lazily import lazily
+from partita.graph.lazily import lazily
 
 if TYPE_CHECKING:
-    from accelerators.onnxruntime.device import OnnxRuntimeAccelerator
+    from partita.accelerators.onnxruntime.device import OnnxRuntimeAccelerator
 
 __all__ = ["OnnxRuntimeAccelerator"]
 
-__getattr__ = lazily(__name__, {"OnnxRuntimeAccelerator": "accelerators.onnxruntime.device"})
+__getattr__ = lazily(__name__, {"OnnxRuntimeAccelerator": "partita.accelerators.onnxruntime.device"})

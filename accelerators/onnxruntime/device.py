@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from typing import Any, ClassVar
 
-from accelerators.engines.least_sizes import Sizes, least_sizes
-from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
-from accelerators.engines.model import EngineModel, engine_model, model_from_bytes
-from accelerators.engines.opsets import too_new
-from accelerators.engines.query_by_op import judged_inside, query_by_op
-from accelerators.engines.trials import Trials, unknown_input
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of
-from accelerators.interface.query import Support
-from accelerators.onnxruntime import hazards
-from accelerators.onnxruntime.guarding import guard
-from accelerators.onnxruntime.reasons import reason
-from accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
-from graph.graph import Graph
-from graph.lazy import lazy
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from passes.infer import with_missing_types
+from partita.accelerators.engines.least_sizes import Sizes, least_sizes
+from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
+from partita.accelerators.engines.model import EngineModel, engine_model, model_from_bytes
+from partita.accelerators.engines.opsets import too_new
+from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
+from partita.accelerators.engines.trials import Trials, unknown_input
+from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.keys import Key, chosen, count, flag, mapping, one_of
+from partita.accelerators.interface.query import Support
+from partita.accelerators.onnxruntime import hazards
+from partita.accelerators.onnxruntime.guarding import guard
+from partita.accelerators.onnxruntime.reasons import reason
+from partita.accelerators.onnxruntime.session_options import CPU, LEVELS, quiet_options, set_running
+from partita.graph.graph import Graph
+from partita.graph.lazy import lazy
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.passes.infer import with_missing_types
 
 
 class OnnxRuntimeAccelerator(Accelerator):
@@ -95,7 +95,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         return self._compiled(model, graph, config)
 
     def _compiled(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        from accelerators.onnxruntime.session import CompiledSession
+        from partita.accelerators.onnxruntime.session import CompiledSession
 
         for node in (node for inner in graphs_in(graph) for node in inner.nodes):
             refused = hazards.refused(node, graph) if node.op == "EPContext" else None
@@ -235,7 +235,7 @@ class OnnxRuntimeAccelerator(Accelerator):
 
     def _session_maker(self, model: EngineModel, graph: Graph, config: Mapping[str, Any]) -> Any:
         """A function that makes a session of the model, given the prefix of a profile's file or None."""
-        from accelerators.onnxruntime.session import session_of
+        from partita.accelerators.onnxruntime.session import session_of
 
         level = config["GRAPH_OPTIMIZATION"]
         threads, between, spinning = config["NUM_THREADS"], config["INTER_OP_THREADS"], config["ALLOW_SPINNING"]

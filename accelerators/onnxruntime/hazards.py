@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from accelerators.engines.least_sizes import Sizes, has_elements
-from accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
-from accelerators.interface.empties import may_be_empty, sums_nothing
-from accelerators.onnxruntime import windows
-from accelerators.onnxruntime.resizes import resize
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops.fitting import shape_of
-from graph.types import TensorType
+from partita.accelerators.engines.least_sizes import Sizes, has_elements
+from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
+from partita.accelerators.interface.empties import may_be_empty, sums_nothing
+from partita.accelerators.onnxruntime import windows
+from partita.accelerators.onnxruntime.resizes import resize
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.fitting import shape_of
+from partita.graph.types import TensorType
 
 Hazard = Callable[[Node], "str | None"]
 

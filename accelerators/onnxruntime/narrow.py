@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graph.protos import DTYPE_NUMBERS
-from graph.readers.onnx.tensors import BITS, byte_size, unpacked
-from graph.types import TensorType, dtype_name, numpy_dtype
-from graph.writers.onnx.tensors import packed
+from partita.graph.protos import DTYPE_NUMBERS
+from partita.graph.readers.onnx.tensors import BITS, byte_size, unpacked
+from partita.graph.types import TensorType, dtype_name, numpy_dtype
+from partita.graph.writers.onnx.tensors import packed
 
 _NATIVE = frozenset("?bhilqBHILQefdgFDGO")
 

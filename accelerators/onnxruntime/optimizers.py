@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accelerators.onnxruntime.session_options import WRONG
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.accelerators.onnxruntime.session_options import WRONG
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 PROPAGATION = "QDQPropagationTransformer"
 """Quantizes again behind each op that only moves dequantized numbers: to uint8 where the zero point is left out, whatever was

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from accelerators.engines.model import EngineModel
-from accelerators.interface.accelerator import ProfileRow
+from partita.accelerators.engines.model import EngineModel
+from partita.accelerators.interface.accelerator import ProfileRow
 
 _KERNEL = "_kernel_time"
 

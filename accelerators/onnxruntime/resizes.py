@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_all_sizes, scaled_sizes
-from graph.node import Node
-from graph.types import Dim, TensorType
+from partita.accelerators.engines.resize_scales import (
+    has_scales,
+    known_scales,
+    may_leave_all_sizes,
+    scaled_sizes,
+)
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType
 
 
 def resize(node: Node) -> str | None:

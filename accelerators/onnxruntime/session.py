@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.engines.model import EngineModel
-from accelerators.engines.probing import NOTHING, found_nothing
-from accelerators.errors import RunError
-from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from accelerators.interface.empties import Empties
-from accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
-from accelerators.onnxruntime.optimizers import wrong_optimizers
-from accelerators.onnxruntime.profile import rows_of_last_run
-from accelerators.onnxruntime.reasons import reason
-from accelerators.process.forking import Guard, renewed_in_children
-from graph.graph import Graph
-from graph.types import TensorType, Type
+from partita.accelerators.engines.model import EngineModel
+from partita.accelerators.engines.probing import NOTHING, found_nothing
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.empties import Empties
+from partita.accelerators.onnxruntime.narrow import from_engine, is_narrow, to_engine
+from partita.accelerators.onnxruntime.optimizers import wrong_optimizers
+from partita.accelerators.onnxruntime.profile import rows_of_last_run
+from partita.accelerators.onnxruntime.reasons import reason
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.graph.graph import Graph
+from partita.graph.types import TensorType, Type
 
 Session = Any
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from graph.node import Node
-from graph.numerics.windows import extent
-from graph.types import Dim, TensorType
+from partita.graph.node import Node
+from partita.graph.numerics.windows import extent
+from partita.graph.types import Dim, TensorType
 
 
 def convolution(node: Node) -> str | None:

@@ -1,5 +1,5 @@
 """The device `openvino`: Intel's engine, with any of its devices."""
 
-from accelerators.openvino.device import OpenVinoAccelerator
+from partita.accelerators.openvino.device import OpenVinoAccelerator
 
 __all__ = ["OpenVinoAccelerator"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from passes.bodies import everywhere
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.bodies import everywhere
 
 _TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
 

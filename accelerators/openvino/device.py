@@ -9,27 +9,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from accelerators.engines.lost_nan import EXACT, KEY, loses_nan
-from accelerators.engines.model import EngineModel, engine_model
-from accelerators.engines.opsets import too_new
-from accelerators.engines.probing import PROBED
-from accelerators.engines.query_by_op import judged_inside, query_by_op
-from accelerators.engines.trials import Trials, unknown_input
-from accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
-from accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
-from accelerators.interface.cache_words import OFF
-from accelerators.interface.keys import Key, count, mapping, one_of, text
-from accelerators.interface.query import Support
-from accelerators.interface.skeleton import is_skeleton
-from accelerators.openvino import hazards
-from accelerators.openvino.comparisons import turned
-from accelerators.openvino.package import import_openvino, load_core
-from accelerators.openvino.reasons import reason
-from accelerators.openvino.small_integers import SmallIntegers
-from accelerators.process.forking import Guard
-from graph.graph import Graph
-from graph.node import Node
-from passes.infer import with_missing_types
+from partita.accelerators.engines.lost_nan import EXACT, KEY, loses_nan
+from partita.accelerators.engines.model import EngineModel, engine_model
+from partita.accelerators.engines.opsets import too_new
+from partita.accelerators.engines.probing import PROBED
+from partita.accelerators.engines.query_by_op import judged_inside, query_by_op
+from partita.accelerators.engines.trials import Trials, unknown_input
+from partita.accelerators.errors import AcceleratorError, AcceleratorUnavailable, CompileError
+from partita.accelerators.interface.accelerator import PRECISIONS, Accelerator, CompiledSubgraph
+from partita.accelerators.interface.cache_words import OFF
+from partita.accelerators.interface.keys import Key, count, mapping, one_of, text
+from partita.accelerators.interface.query import Support
+from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.openvino import hazards
+from partita.accelerators.openvino.comparisons import turned
+from partita.accelerators.openvino.package import import_openvino, load_core
+from partita.accelerators.openvino.reasons import reason
+from partita.accelerators.openvino.small_integers import SmallIntegers
+from partita.accelerators.process.forking import Guard
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.passes.infer import with_missing_types
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
 """The opset that the engine's ONNX reader is written for.
@@ -98,7 +98,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The body read by the engine's ONNX frontend and compiled for its device."""
-        from accelerators.openvino.requests import CompiledRequests
+        from partita.accelerators.openvino.requests import CompiledRequests
 
         properties = self._properties(config)
         model = engine_model(turned(graph), {}, PROBED)
@@ -112,7 +112,7 @@ class OpenVinoAccelerator(Accelerator):
 
     def import_(self, data: bytes | memoryview, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
         """The engine's own compiled form, read back."""
-        from accelerators.openvino.requests import CompiledRequests
+        from partita.accelerators.openvino.requests import CompiledRequests
 
         try:
             compiled = self._core.import_model(self._shared(data), self._own_name(config["DEVICE_ID"]), self._properties(config))

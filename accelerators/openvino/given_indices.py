@@ -15,12 +15,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
-from accelerators.openvino.small_integers import WIDE, is_index
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops.fitting import has_fits, misfit
-from graph.types import TensorType
+from partita.accelerators.errors import RunError
+from partita.accelerators.openvino.small_integers import WIDE, is_index
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.fitting import has_fits, misfit
+from partita.graph.types import TensorType
 
 INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())
 """Ops whose second input holds indices into the first."""

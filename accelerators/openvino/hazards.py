@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from accelerators.engines.conditions import condition_lengths
-from accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
-from accelerators.engines.resize_scales import has_scales, known_scales, may_leave_a_size
-from accelerators.interface.empties import may_be_empty, sums_nothing
-from accelerators.openvino.given_indices import unseen
-from graph.graph import Graph
-from graph.microsoft import DOMAIN
-from graph.node import Node, NodeEntry
-from graph.numerics.windows import SAME, extent
-from graph.ops.schemas import spec_of
-from graph.types import TensorType
+from partita.accelerators.engines.conditions import condition_lengths
+from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
+from partita.accelerators.engines.resize_scales import has_scales, known_scales, may_leave_a_size
+from partita.accelerators.interface.empties import may_be_empty, sums_nothing
+from partita.accelerators.openvino.given_indices import unseen
+from partita.graph.graph import Graph
+from partita.graph.microsoft import DOMAIN
+from partita.graph.node import Node, NodeEntry
+from partita.graph.numerics.windows import SAME, extent
+from partita.graph.ops.schemas import spec_of
+from partita.graph.types import TensorType
 
 Hazard = Callable[[Node], "str | None"]
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from accelerators.process.forking import Guard
+from partita.accelerators.process.forking import Guard
 
 _guard = Guard()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.engines.model import EngineModel
-from accelerators.interface.accelerator import ProfileRow
-from graph.graph import Graph
-from graph.node import Node
+from partita.accelerators.engines.model import EngineModel
+from partita.accelerators.interface.accelerator import ProfileRow
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 Owners = Mapping[str, Node]
 """For each layer's name, the node of the graph that it computes, or whose computation it prepares."""

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.engines.model import EngineModel
-from accelerators.engines.probing import NOTHING, found_nothing
-from accelerators.errors import CompileError, RunError
-from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from accelerators.interface.empties import Empties
-from accelerators.openvino.given_indices import GivenIndices
-from accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
-from accelerators.openvino.reasons import reason
-from accelerators.process.forking import Guard
-from graph.graph import Graph
-from graph.types import Array, TensorType, numpy_dtype
+from partita.accelerators.engines.model import EngineModel
+from partita.accelerators.engines.probing import NOTHING, found_nothing
+from partita.accelerators.errors import CompileError, RunError
+from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.empties import Empties
+from partita.accelerators.openvino.given_indices import GivenIndices
+from partita.accelerators.openvino.profile import Owners, Times, owners_of_layers, rows_of
+from partita.accelerators.openvino.reasons import reason
+from partita.accelerators.process.forking import Guard
+from partita.graph.graph import Graph
+from partita.graph.types import Array, TensorType, numpy_dtype
 
 BOUND_FROM = 1 << 16
 """Outputs of at least this many bytes are written where the caller gets them; smaller ones are as quickly copied."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.nested import bodies_of
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 WIDE = frozenset(("int64", "uint64", "uint32"))
 """Computed, and even moved, in 32 bits."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
-from accelerators.package.container import MemberWriter
-from accelerators.package.errors import PackageError
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
+from partita.accelerators.package.container import MemberWriter
+from partita.accelerators.package.errors import PackageError
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 WEIGHTS = "weights"
 """The member's name, and what the ONNX bodies call the place of their large constants."""

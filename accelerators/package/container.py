@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from accelerators.package.errors import PackageError
-from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_regular, others_may_write
+from partita.accelerators.package.errors import PackageError
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.regular import open_regular, others_may_write
 
 FORMAT = 1
 """The version of the format; a reader knows its own only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelerators.errors import AcceleratorError
+from partita.accelerators.errors import AcceleratorError
 
 
 class PackageError(AcceleratorError):

@@ -10,21 +10,21 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.building.specialized import SpecializedSubgraph
-from accelerators.building.units import Unit
-from accelerators.errors import NotSupported
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
-from accelerators.interface.skeleton import skeleton
-from accelerators.package.arrays import WEIGHTS, ArrayWriter
-from accelerators.package.container import checked_key, writing
-from accelerators.package.imported_report import MEMBER
-from accelerators.package.plan import plan_of
-from accelerators.running.compiled_model import CompiledModel
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.logs import logger
-from graph.types import Array
-from graph.words import counted
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.building.units import Unit
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.skeleton import skeleton
+from partita.accelerators.package.arrays import WEIGHTS, ArrayWriter
+from partita.accelerators.package.container import checked_key, writing
+from partita.accelerators.package.imported_report import MEMBER
+from partita.accelerators.package.plan import plan_of
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
+from partita.graph.types import Array
+from partita.graph.words import counted
 
 
 def export_model(model: CompiledModel, path: str | os.PathLike[str], *, bodies: bool = True, key: bytes | None = None) -> None:
@@ -127,7 +127,7 @@ class _Exporting:
         return name
 
     def onnx(self, graph: Graph) -> bytes:
-        from graph.writers.onnx.model import Writing
+        from partita.graph.writers.onnx.model import Writing
 
         model = Writing(graph, drop_control=True, aside=self.arrays).model
         return bytes(model.SerializeToString())

@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
-from accelerators.package.container import Package
-from accelerators.package.errors import PackageError
-from accelerators.placement.placement import NoSuchNode
-from accelerators.process.json_form import form_error
-from graph.errors import did_you_mean
-from graph.words import counted
+from partita.accelerators.package.container import Package
+from partita.accelerators.package.errors import PackageError
+from partita.accelerators.placement.placement import NoSuchNode
+from partita.accelerators.process.json_form import form_error
+from partita.graph.errors import did_you_mean
+from partita.graph.words import counted
 
 MEMBER = "report.json"
 """The member of a package that holds the exporter's report."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from accelerators.interface.skeleton import DOMAIN, OP
-from graph.build import CALL, CALL_DOMAIN
-from graph.errors import TypeMismatch
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.words import counted
-from passes.symbols import merged
+from partita.accelerators.interface.skeleton import DOMAIN, OP
+from partita.graph.build import CALL, CALL_DOMAIN
+from partita.graph.errors import TypeMismatch
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.words import counted
+from partita.passes.symbols import merged
 
 
 def plan_of(graph: Graph, numbers: Mapping[Node, int]) -> Graph:

@@ -11,21 +11,21 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.building.units import Unit, compile_unit, measured_units, nothing_kept
-from accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.settings import read_config, settings_of_file
-from accelerators.isolation import in_its_place
-from accelerators.package.arrays import WEIGHTS, read_array
-from accelerators.package.container import Package, checked_key
-from accelerators.package.errors import PackageError
-from accelerators.package.imported_report import ImportedReport, read_report
-from accelerators.package.plan import graph_of
-from accelerators.running.compiled_model import CompiledModel
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.logs import logger
+from partita.accelerators.building.units import Unit, compile_unit, measured_units, nothing_kept
+from partita.accelerators.errors import AcceleratorError, BadConfig, UnknownDevice, UnknownKey
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.settings import read_config, settings_of_file
+from partita.accelerators.isolation import in_its_place
+from partita.accelerators.package.arrays import WEIGHTS, read_array
+from partita.accelerators.package.container import Package, checked_key
+from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.imported_report import ImportedReport, read_report
+from partita.accelerators.package.plan import graph_of
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
 
 Row = Mapping[str, Any]
 """A subgraph's row in the manifest."""
@@ -237,6 +237,6 @@ class _Importing:
 
     def onnx(self, name: str) -> Graph:
         """A graph whose arrays are views of the file."""
-        from graph.readers.onnx.load import load_onnx
+        from partita.graph.readers.onnx.load import load_onnx
 
         return load_onnx(bytes(self.package.member(name)), base_dir={WEIGHTS: self.arrays})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from accelerators.placement.placement import Placement
-from graph.build import is_made_call
-from graph.graph import Graph
-from graph.node import Node
-from passes import apply_pass
-from passes.fold_constants import ops_of_constants
+from partita.accelerators.placement.placement import Placement
+from partita.graph.build import is_made_call
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.passes import apply_pass
+from partita.passes.fold_constants import ops_of_constants
 
 LIMIT = 1 << 30
 """An op whose outputs take more bytes stays an op."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.device_property import DeviceProperty
-from graph.graph import Graph
-from partition import AffinityProperty, SubgraphProperty
-from partition.plans import Outside
+from partita.accelerators.interface.device_property import DeviceProperty
+from partita.graph.graph import Graph
+from partita.partition import AffinityProperty, SubgraphProperty
+from partita.partition.plans import Outside
 
 
 class DeviceGroups(AffinityProperty):

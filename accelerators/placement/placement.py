@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import Device, find_device
-from accelerators.interface.inlining import without_calls
-from accelerators.placement.priority import choose, unsupported
-from accelerators.placement.rules import Rules
-from accelerators.placement.support_table import SupportTable
-from graph.build import is_made_call
-from graph.errors import GraphError, did_you_mean
-from graph.graph import Graph
-from graph.nested import bodies_of, graphs_in
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.words import counted, first_of
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import Device, find_device
+from partita.accelerators.interface.inlining import without_calls
+from partita.accelerators.placement.priority import choose, unsupported
+from partita.accelerators.placement.rules import Rules
+from partita.accelerators.placement.support_table import SupportTable
+from partita.graph.build import is_made_call
+from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of, graphs_in
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.words import counted, first_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -235,8 +235,8 @@ class Placement(MutableMapping[str, str]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from accelerators.showing.notebook import placement_html  # upward: notebooks ask for a method
-        from graph.pictures.html import bundle
+        from partita.accelerators.showing.notebook import placement_html  # upward: notebooks ask for a method
+        from partita.graph.pictures.html import bundle
 
         return bundle(self, placement_html(self))
 

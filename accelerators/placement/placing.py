@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from accelerators.errors import AcceleratorError, NotSupported
-from accelerators.interface.absent import notes_on, present
-from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.inlining import inlined_with_owners, without_calls
-from accelerators.interface.settings import read_config
-from accelerators.placement.constant_ops import computable
-from accelerators.placement.placement import Placement
-from accelerators.placement.priority import choose, unsupported
-from accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
-from accelerators.placement.support_table import SupportTable
-from accelerators.process.ending import at_a_device
-from graph.build import is_made_call, may_inline
-from graph.errors import check_flag
-from graph.graph import Graph
-from passes.infer import infer, with_missing_types
-from passes.views import TypeView
+from partita.accelerators.errors import AcceleratorError, NotSupported
+from partita.accelerators.interface.absent import notes_on, present
+from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.inlining import inlined_with_owners, without_calls
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.placement.constant_ops import computable
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.placement.priority import choose, unsupported
+from partita.accelerators.placement.rules import Forbid, Pin, Rules, resolve_rules
+from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.process.ending import at_a_device
+from partita.graph.build import is_made_call, may_inline
+from partita.graph.errors import check_flag
+from partita.graph.graph import Graph
+from partita.passes.infer import infer, with_missing_types
+from partita.passes.views import TypeView
 
 
 @at_a_device()
@@ -201,7 +201,7 @@ def _checked_types(graph: Graph) -> Graph:
 
 def live_part(graph: Graph) -> Graph:
     """The graph without the nodes that no output needs."""
-    from passes import apply_pass
+    from partita.passes import apply_pass
 
     return apply_pass(graph, "EliminateDead", verify=False)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accelerators.errors import NotSupported
-from accelerators.interface.device_list import Device
-from accelerators.placement.rules import Rules
-from accelerators.placement.support_table import SupportTable
-from graph.node import Node
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.placement.rules import Rules
+from partita.accelerators.placement.support_table import SupportTable
+from partita.graph.node import Node
 
 SHOWN = 8
 """The number of kinds of refusal, and of nodes of each kind, that an error lists."""

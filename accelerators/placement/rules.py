@@ -9,12 +9,12 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from accelerators.interface.device_list import Device, find_device
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.device_list import Device, find_device
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
 
 Pin = Mapping[str, str]
 """Regular expressions for whole node names, each with the device that runs them."""
@@ -145,7 +145,7 @@ def _matching(
 
 def _is_known_op(graph: Graph, key: str) -> bool:
     """An op that the graph happens not to hold may be forbidden all the same."""
-    from graph.ops import spec_of
+    from partita.graph.ops import spec_of
 
     domain, _, op = key.rpartition("::")
     return op.isidentifier() and spec_of(op, domain, graph.opsets.get(domain, 1)) is not None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.errors import asking
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.device_list import Device
-from accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes
-from accelerators.isolation import has_own_query, in_its_place
-from graph.build import is_made_call
-from graph.graph import Graph
+from partita.accelerators.errors import asking
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.device_list import Device
+from partita.accelerators.interface.query import NO_ANSWER, first_refusal, with_own_nodes
+from partita.accelerators.isolation import has_own_query, in_its_place
+from partita.graph.build import is_made_call
+from partita.graph.graph import Graph
 
 Refusals = Mapping[str, str]
 """The reason why a device does not run an op, by node name; ops that it runs are not in it."""

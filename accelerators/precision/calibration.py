@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 Range = tuple[float, float]
 """The least and the largest number that is told apart; zero lies between them."""

@@ -8,18 +8,18 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError, NotSupported, UnknownDevice
-from accelerators.interface.absent import present
-from accelerators.interface.device_list import Device, parse_devices
-from accelerators.interface.settings import read_config
-from accelerators.placement.support_table import SupportTable
-from accelerators.precision.calibration import Range
-from accelerators.precision.lowered_ops import lowered
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from passes.infer import infer
+from partita.accelerators.errors import AcceleratorError, NotSupported, UnknownDevice
+from partita.accelerators.interface.absent import present
+from partita.accelerators.interface.device_list import Device, parse_devices
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.placement.support_table import SupportTable
+from partita.accelerators.precision.calibration import Range
+from partita.accelerators.precision.lowered_ops import lowered
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.infer import infer
 
 Times = Mapping[str, Mapping[str, float]]
 """For each device the microseconds of an op, by precision."""

@@ -13,14 +13,14 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from accelerators.precision.calibration import Range
-from graph.build import constant, op
-from graph.errors import PassError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import Array, TensorType
-from passes.constants import Namer
+from partita.accelerators.precision.calibration import Range
+from partita.graph.build import constant, op
+from partita.graph.errors import PassError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
 
 KEPT = "float32"
 """The precision of what is not lowered."""
@@ -73,7 +73,7 @@ def weight_of_product(node: Node) -> Array | None:
 
 def with_channel_scales(graph: Graph) -> Graph:
     """The graph at a version of ONNX that has a scale for each channel; as it is, where ONNX cannot convert it."""
-    from passes import apply_pass
+    from partita.passes import apply_pass
 
     if graph.opsets.get("", 1) >= CHANNEL_SCALES:
         return graph

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from accelerators.precision.calibration import Range
-from accelerators.precision.device_plan import DevicePlan, lowered_on
-from accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with_channel_scales
-from graph.errors import did_you_mean
-from graph.graph import Graph, require_graph
-from graph.words import counted
-from partition.fingerprint import difference, fingerprint
-from passes.infer import infer
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.precision.calibration import Range
+from partita.accelerators.precision.device_plan import DevicePlan, lowered_on
+from partita.accelerators.precision.lowered_ops import KEPT, PRECISIONS, lowerable, with_channel_scales
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph, require_graph
+from partita.graph.words import counted
+from partita.partition.fingerprint import difference, fingerprint
+from partita.passes.infer import infer
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from accelerators.errors import AcceleratorError
-from graph.aside import no_file, open_aside
+from partita.accelerators.errors import AcceleratorError
+from partita.graph.aside import no_file, open_aside
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from accelerators.process.cores import usable_cores
-from accelerators.process.short_turns import short_turns
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.short_turns import short_turns
 
 T = TypeVar("T")
 

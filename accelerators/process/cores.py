@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from accelerators.process.groups import group_folders
+from partita.accelerators.process.groups import group_folders
 
 _CPUS = Path("/sys/devices/system/cpu")
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from accelerators.process.forking import renewed_in_children
+from partita.accelerators.process.forking import renewed_in_children
 
 PATIENCE = 10.0
 """Seconds that the end of the interpreter waits for what still runs."""

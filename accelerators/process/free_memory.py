@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelerators.process.groups import group_folders
+from partita.accelerators.process.groups import group_folders
 
 _MACHINE = Path("/proc/meminfo")
 

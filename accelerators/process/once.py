@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from accelerators.process.forking import Guard
+from partita.accelerators.process.forking import Guard
 
 T = TypeVar("T")
 

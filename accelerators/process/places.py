@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 
-from accelerators.process.cores import usable_cores
-from accelerators.process.forking import Guard, renewed_in_children
-from accelerators.process.free_memory import free_memory
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.process.free_memory import free_memory
 
 CORES = 4
 """So many cores have work for most of the time while one model is compiled, so that there is a place for each such number."""

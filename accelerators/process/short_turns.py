@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.process.forking import Guard, renewed_in_children
 
 TURN = 0.0002
 """Seconds after which a thread that runs Python's code hands the lock to one that waits for it, while anything works behind

@@ -1,5 +1,5 @@
 """The device `reference`: every op in numpy."""
 
-from accelerators.reference.device import ReferenceAccelerator
+from partita.accelerators.reference.device import ReferenceAccelerator
 
 __all__ = ["ReferenceAccelerator"]

@@ -11,17 +11,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.owned import array_ids, owned
-from accelerators.errors import AcceleratorError
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
-from accelerators.interface.query import refused_inside
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.interpret import evaluate_node
-from graph.microsoft import is_known, why_none, why_unknown
-from graph.node import Node, NodeEntry
-from graph.ops.custom import custom_op
-from passes import apply_pass
+from partita.accelerators.arrays.owned import array_ids, owned
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph, ProfileRow
+from partita.accelerators.interface.query import refused_inside
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import evaluate_node
+from partita.graph.microsoft import is_known, why_none, why_unknown
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.custom import custom_op
+from partita.passes import apply_pass
 
 
 class ReferenceAccelerator(Accelerator):
@@ -73,7 +73,7 @@ def _supported(node: Node, graph: Graph) -> bool | str:
         return unknown
     if node.op == "ImageDecoder" and not node.domain and importlib.util.find_spec("PIL") is None:
         return "ImageDecoder needs the package Pillow, which is not installed"
-    from graph import numerics
+    from partita.graph import numerics
 
     version = graph.opsets.get(node.domain, 1)
     title = f"{node.domain or 'ai.onnx'}.{node.op}"

@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import ClaimError
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.types import TensorType
-from passes.contradictions import DeclaredMismatch
+from partita.accelerators.errors import ClaimError
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.types import TensorType
+from partita.passes.contradictions import DeclaredMismatch
 
 
 @attrs.frozen(slots=True)

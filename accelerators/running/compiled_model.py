@@ -13,42 +13,50 @@ from weakref import WeakMethod
 
 import attrs
 
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.building.report import CompileReport
-from accelerators.building.specialized import is_static
-from accelerators.building.units import Unit
-from accelerators.errors import AcceleratorError, RunError
-from accelerators.interface.second_level import SecondLevel
-from accelerators.interface.settings import HeteroSettings
-from accelerators.interface.skeleton import is_skeleton
-from accelerators.process.ending import at_a_device
-from accelerators.process.forking import renewed_in_children
-from accelerators.running.claims import SizeClaims, is_of_a_claim
-from accelerators.running.executor import Executor, Observer, Runs, root
-from accelerators.running.inputs import InputChecker, Stays
-from accelerators.running.outputs import Outputs
-from accelerators.running.pipeline import Pipeline
-from accelerators.running.profile import CALLS, FEWEST, LONGEST, SECONDS, Measurement, Profile, profile_of
-from accelerators.running.real_runs import Timeline, Tracing
-from accelerators.running.recorded import Recorded
-from accelerators.running.recording import Recorder
-from accelerators.running.requests import RequestQueue
-from accelerators.running.steps import plan_run
-from accelerators.running.targets import out_arrays
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.logs import logger
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.types import Type
-from graph.words import counted
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.building.report import CompileReport
+from partita.accelerators.building.specialized import is_static
+from partita.accelerators.building.units import Unit
+from partita.accelerators.errors import AcceleratorError, RunError
+from partita.accelerators.interface.second_level import SecondLevel
+from partita.accelerators.interface.settings import HeteroSettings
+from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.running.claims import SizeClaims, is_of_a_claim
+from partita.accelerators.running.executor import Executor, Observer, Runs, root
+from partita.accelerators.running.inputs import InputChecker, Stays
+from partita.accelerators.running.outputs import Outputs
+from partita.accelerators.running.pipeline import Pipeline
+from partita.accelerators.running.profile import (
+    CALLS,
+    FEWEST,
+    LONGEST,
+    SECONDS,
+    Measurement,
+    Profile,
+    profile_of,
+)
+from partita.accelerators.running.real_runs import Timeline, Tracing
+from partita.accelerators.running.recorded import Recorded
+from partita.accelerators.running.recording import Recorder
+from partita.accelerators.running.requests import RequestQueue
+from partita.accelerators.running.steps import plan_run
+from partita.accelerators.running.targets import out_arrays
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.logs import logger
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.types import Type
+from partita.graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from accelerators.package.imported_report import ImportedReport
-    from accelerators.sessions.conversation import Session
-    from accelerators.sessions.decoder import Decoder
+    from partita.accelerators.package.imported_report import ImportedReport
+    from partita.accelerators.sessions.conversation import Session
+    from partita.accelerators.sessions.decoder import Decoder
 
 CHUNKS = (128, 16, 1)
 """The numbers of new tokens that a session's steps are compiled for."""
@@ -325,7 +333,7 @@ class CompiledModel:
         `longest` is the number of tokens that it has room for; without it the room is doubled when it is full. On `cpu` a step is
         compiled for each number of new tokens in `chunks`. A prompt of another number is read by the model as it is, or in pieces
         of these where the model is compiled for each size."""
-        from accelerators.sessions.opening import opened  # upward: users call a method
+        from partita.accelerators.sessions.opening import opened  # upward: users call a method
 
         model = self.wait()
         with self._lock:
@@ -420,7 +428,7 @@ class CompiledModel:
         """Write the model as one file that `import_model` reads, here or elsewhere, without compiling again.
 
         `bodies=False` leaves behind the ONNX bodies that the devices do not need; a `key` signs the file."""
-        from accelerators.package.exporting import export_model  # upward: users call a method
+        from partita.accelerators.package.exporting import export_model  # upward: users call a method
 
         export_model(self, path, bodies=bodies, key=key)
 
@@ -447,8 +455,8 @@ class CompiledModel:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from accelerators.showing.notebook import model_html  # upward: notebooks ask for a method
-        from graph.pictures.html import bundle
+        from partita.accelerators.showing.notebook import model_html  # upward: notebooks ask for a method
+        from partita.graph.pictures.html import bundle
 
         return bundle(self, model_html(self))
 

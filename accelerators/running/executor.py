@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
-from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
-from accelerators.errors import InputError, RunError, asking
-from accelerators.process.ending import at_a_device
-from accelerators.process.forking import renewed_in_children
-from accelerators.running.overlapping import Overlap
-from accelerators.running.side_by_side import Trial
-from accelerators.running.spans import Spans
-from accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
-from graph.types import Array
+from partita.accelerators.arrays.layout import HOST, aligned_block, array_layout, is_laid_out
+from partita.accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
+from partita.accelerators.errors import InputError, RunError, asking
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.running.overlapping import Overlap
+from partita.accelerators.running.side_by_side import Trial
+from partita.accelerators.running.spans import Spans
+from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
+from partita.graph.types import Array
 
 FEW = 4
 """Up to so many outputs are each held against all inputs; of more the inputs' memory is looked at once."""

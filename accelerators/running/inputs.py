@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, on_device
-from accelerators.errors import InputError, RunError
-from accelerators.interface.keys import Key, natural
-from graph.errors import TypeMismatch, did_you_mean
-from graph.graph import Graph
-from graph.types import Array, Dim, SequenceType, TensorType, Type, numpy_dtype
-from passes.infer.contract import Contract, shapes_of
+from partita.accelerators.arrays.on_device import DeviceArray, on_device
+from partita.accelerators.errors import InputError, RunError
+from partita.accelerators.interface.keys import Key, natural
+from partita.graph.errors import TypeMismatch, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.types import Array, Dim, SequenceType, TensorType, Type, numpy_dtype
+from partita.passes.infer.contract import Contract, shapes_of
 
 SEED = Key(0, natural)
 """The seed of arrays that are made up."""

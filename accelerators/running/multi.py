@@ -8,13 +8,13 @@ from typing import Any
 
 import attrs
 
-from accelerators.building.report import CompileReport
-from accelerators.building.units import Unit
-from accelerators.errors import NotSupported
-from accelerators.running.compiled_model import CompiledModel, ModelProperties
-from accelerators.running.executor import Runs
-from accelerators.running.profile import Profile
-from accelerators.running.spreading import Spreading
+from partita.accelerators.building.report import CompileReport
+from partita.accelerators.building.units import Unit
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.running.compiled_model import CompiledModel, ModelProperties
+from partita.accelerators.running.executor import Runs
+from partita.accelerators.running.profile import Profile
+from partita.accelerators.running.spreading import Spreading
 
 
 class MultiModel(CompiledModel):

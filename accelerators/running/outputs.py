@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from graph.errors import GraphError, did_you_mean
+from partita.graph.errors import GraphError, did_you_mean
 
 
 class NoSuchOutput(GraphError, KeyError):
@@ -58,6 +58,7 @@ class Outputs(Sequence[Any]):
 
 
 def _described(value: Any) -> str:
-    from graph.types import dtype_name  # only here: outputs are there before most of the graph's modules
+    # Only here: outputs are there before most of the graph's modules.
+    from partita.graph.types import dtype_name
 
     return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

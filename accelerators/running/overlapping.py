@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.building.unit_turn import UnitTurn, turn_of
-from accelerators.building.units import Unit
-from accelerators.running.steps import RunPlan, RunStep, Step, Values
+from partita.accelerators.building.unit_turn import UnitTurn, turn_of
+from partita.accelerators.building.units import Unit
+from partita.accelerators.running.steps import RunPlan, RunStep, Step, Values
 
 
 class Does(Enum):

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from accelerators.process.forking import renewed_in_children
-from accelerators.running.pipelining import PipelineTrial
-from accelerators.running.steps import RunPlan, Step
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.running.pipelining import PipelineTrial
+from partita.accelerators.running.steps import RunPlan, Step
 
 
 class Submit(Protocol):

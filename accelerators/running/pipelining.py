@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.process.forking import Guard, renewed_in_children
+from partita.accelerators.process.forking import Guard, renewed_in_children
 
 WINDOW = 16
 """The requests, one after another, that run in one way before the other way has its turn."""

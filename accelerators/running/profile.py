@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.errors import MEND, DeviceMistake
-from accelerators.interface.accelerator import COPY, ProfileRow
-from accelerators.process.atomic import write_text
-from accelerators.running.steps import CopyStep, RunStep, Step
-from graph.node import Node
-from graph.words import counted, in_code, shortened
+from partita.accelerators.errors import MEND, DeviceMistake
+from partita.accelerators.interface.accelerator import COPY, ProfileRow
+from partita.accelerators.process.atomic import write_text
+from partita.accelerators.running.steps import CopyStep, RunStep, Step
+from partita.graph.node import Node
+from partita.graph.words import counted, in_code, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -214,8 +214,8 @@ class Profile:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows."""
-        from accelerators.showing.notebook import profile_html  # upward: notebooks ask for a method
-        from graph.pictures.html import bundle
+        from partita.accelerators.showing.notebook import profile_html  # upward: notebooks ask for a method
+        from partita.graph.pictures.html import bundle
 
         return bundle(self, profile_html(self))
 

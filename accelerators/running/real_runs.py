@@ -11,10 +11,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.process.forking import Guard
-from accelerators.running.executor import Observer
-from accelerators.running.steps import RunStep, Step
-from graph.words import counted
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.running.executor import Observer
+from partita.accelerators.running.steps import RunStep, Step
+from partita.graph.words import counted
 
 MOST = 20_000
 """The steps that a timeline keeps; what comes later is counted alone."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.distance import distance
-from accelerators.arrays.layout import HOST
-from accelerators.building.units import Unit
-from accelerators.capsules.keeping import keep_failure
-from accelerators.process.forking import renewed_in_children
-from accelerators.running.executor import Observer, Runs
-from accelerators.running.recorded import Recorded, RecordedValue, Sample
-from accelerators.running.steps import RunStep, Step, Values
-from graph.interpret import interpret
+from partita.accelerators.arrays.distance import distance
+from partita.accelerators.arrays.layout import HOST
+from partita.accelerators.building.units import Unit
+from partita.accelerators.capsules.keeping import keep_failure
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.running.executor import Observer, Runs
+from partita.accelerators.running.recorded import Recorded, RecordedValue, Sample
+from partita.accelerators.running.steps import RunStep, Step, Values
+from partita.graph.interpret import interpret
 
 if TYPE_CHECKING:
     from pathlib import Path

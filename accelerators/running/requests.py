@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from accelerators.errors import QueueFull, RequestTimeout, RunError
-from accelerators.process.ending import before_the_door_closes
-from accelerators.process.forking import renewed_in_children
+from partita.accelerators.errors import QueueFull, RequestTimeout, RunError
+from partita.accelerators.process.ending import before_the_door_closes
+from partita.accelerators.process.forking import renewed_in_children
 
 LINGER = 1.0
 """Seconds that a thread waits for the next call before it goes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelerators.process.forking import Guard
+from partita.accelerators.process.forking import Guard
 
 WORTH = 0.001
 """Seconds: calls shorter than this are never run side by side unasked."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from accelerators.arrays.on_device import Wanted
-from accelerators.process.forking import renewed_in_children
-from accelerators.running.executor import Observer, Runs, Watcher
+from partita.accelerators.arrays.on_device import Wanted
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.running.executor import Observer, Runs, Watcher
 
 
 class Spreading:

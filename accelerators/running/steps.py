@@ -12,17 +12,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import HOST, array_layout
-from accelerators.building.units import Unit
-from accelerators.errors import CompileError, RunError
-from accelerators.process.ending import at_a_device
-from accelerators.running.asking_early import begun_early, ends_of
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Type
-from graph.words import error_in_words
-from passes.plan_memory import Arena
+from partita.accelerators.arrays.layout import HOST, array_layout
+from partita.accelerators.building.units import Unit
+from partita.accelerators.errors import CompileError, RunError
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.running.asking_early import begun_early, ends_of
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Type
+from partita.graph.words import error_in_words
+from partita.passes.plan_memory import Arena
 
 ALIGNMENT = 64
 """The alignment of the buffers between subgraphs, in bytes."""

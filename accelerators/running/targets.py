@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.on_device import ON_DEVICE, Destination, DeviceArray, Target, Wanted, on_device
-from accelerators.errors import InputError
-from graph.errors import did_you_mean
-from graph.types import TensorType, Type, dtype_name, numpy_dtype
+from partita.accelerators.arrays.on_device import (
+    ON_DEVICE,
+    Destination,
+    DeviceArray,
+    Target,
+    Wanted,
+    on_device,
+)
+from partita.accelerators.errors import InputError
+from partita.graph.errors import did_you_mean
+from partita.graph.types import TensorType, Type, dtype_name, numpy_dtype
 
 
 def out_arrays(out: Any, names: Sequence[str], types: Sequence[Type | None], where: str) -> list[Wanted | None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 TO_THE_END = 2**31 - 1
 """An end of a Slice that lies behind all positions."""

@@ -9,17 +9,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import InputError
-from accelerators.process.forking import Guard
-from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.outputs import Outputs
-from accelerators.sessions.decoder import Decoder
-from accelerators.sessions.roles import Count
-from accelerators.sessions.state import State, read_state, write_state
-from accelerators.sessions.step import StepSizes
-from graph.errors import did_you_mean
-from graph.node import Node
-from graph.types import Dim, TensorType, numpy_dtype
+from partita.accelerators.errors import InputError
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.outputs import Outputs
+from partita.accelerators.sessions.decoder import Decoder
+from partita.accelerators.sessions.roles import Count
+from partita.accelerators.sessions.state import State, read_state, write_state
+from partita.accelerators.sessions.step import StepSizes
+from partita.graph.errors import did_you_mean
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

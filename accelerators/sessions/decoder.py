@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.building.specialized import SpecializedSubgraph
-from accelerators.errors import CompileError, InputError, NotSupported, RunError
-from accelerators.process.forking import Guard
-from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.inputs import InputChecker
-from accelerators.sessions.caches import find_caches
-from accelerators.sessions.errors import TooLong, Unfit
-from accelerators.sessions.flat_heads import with_heads
-from accelerators.sessions.joined_heads import with_joined_caches
-from accelerators.sessions.roles import Roles, roles_of
-from accelerators.sessions.state import State, held, positions, with_room
-from accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
-from accelerators.sessions.tokens import token_axes
-from graph.graph import Graph
-from graph.types import TensorType, numpy_dtype
-from passes import apply_pass
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.errors import CompileError, InputError, NotSupported, RunError
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.inputs import InputChecker
+from partita.accelerators.sessions.caches import find_caches
+from partita.accelerators.sessions.errors import TooLong, Unfit
+from partita.accelerators.sessions.flat_heads import with_heads
+from partita.accelerators.sessions.joined_heads import with_joined_caches
+from partita.accelerators.sessions.roles import Roles, roles_of
+from partita.accelerators.sessions.state import State, held, positions, with_room
+from partita.accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph
+from partita.accelerators.sessions.tokens import token_axes
+from partita.graph.graph import Graph
+from partita.graph.types import TensorType, numpy_dtype
+from partita.passes import apply_pass
 
 Array = np.ndarray[Any, Any]
 

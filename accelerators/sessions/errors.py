@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph.errors import PartitaError
+from partita.graph.errors import PartitaError
 
 
 class Unfit(PartitaError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.build import constant, op
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from partita.graph.build import constant, op
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
 
 HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 """The attribute that says how many heads each of the first three inputs has."""

@@ -5,14 +5,14 @@ new ones stand behind all others. Were that not so, the attention would not be r
 
 from __future__ import annotations
 
-from graph.build import CALL_DOMAIN
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.microsoft import DOMAIN, NoBody, body_of
-from graph.microsoft.grouped import appended
-from graph.microsoft.writing import Writing
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.microsoft import DOMAIN, NoBody, body_of
+from partita.graph.microsoft.grouped import appended
+from partita.graph.microsoft.writing import Writing
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
 
 PAST = {"GroupQueryAttention": 3, "MultiHeadAttention": 6}
 """For each op the number of the input that holds earlier keys."""

@@ -11,15 +11,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.sessions.roles import Roles
-from graph.build import constant
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType, Type
-from passes import apply_pass
+from partita.accelerators.sessions.roles import Roles
+from partita.graph.build import constant
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType, Type
+from partita.passes import apply_pass
 
 Array = np.ndarray[Any, Any]
 

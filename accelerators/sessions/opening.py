@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accelerators.errors import InputError
-from accelerators.running.compiled_model import CompiledModel, Origin
-from accelerators.sessions.conversation import Session
-from accelerators.sessions.decoder import Decoder
-from graph.inline import inline_calls
+from partita.accelerators.errors import InputError
+from partita.accelerators.running.compiled_model import CompiledModel, Origin
+from partita.accelerators.sessions.conversation import Session
+from partita.accelerators.sessions.decoder import Decoder
+from partita.graph.inline import inline_calls
 
 LONGEST = 2**31 - 1
 """So many positions a conversation may have."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
 
 Readers = Mapping[NodeEntry, Sequence[tuple[Node, int]]]
 """For each value, the nodes that read it, and the number of the input."""

@@ -15,16 +15,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.interface.cached_attention import cached_attention
-from accelerators.sessions.caches import Cache
-from accelerators.sessions.errors import TooLong, Unfit
-from accelerators.sessions.known import Known
-from accelerators.sessions.readers import Readers
-from graph.build import constant, variable
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.node import Node, NodeEntry
+from partita.accelerators.interface.cached_attention import cached_attention
+from partita.accelerators.sessions.caches import Cache
+from partita.accelerators.sessions.errors import TooLong, Unfit
+from partita.accelerators.sessions.known import Known
+from partita.accelerators.sessions.readers import Readers
+from partita.graph.build import constant, variable
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.node import Node, NodeEntry
 
 Array = np.ndarray[Any, Any]
 

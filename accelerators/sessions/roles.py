@@ -8,12 +8,12 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from accelerators.errors import InputError
-from accelerators.sessions.caches import Cache, is_circular
-from accelerators.sessions.readers import Readers, readers_of
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Dim, TensorType, numpy_dtype
+from partita.accelerators.errors import InputError
+from partita.accelerators.sessions.caches import Cache, is_circular
+from partita.accelerators.sessions.readers import Readers, readers_of
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

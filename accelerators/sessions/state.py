@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import aligned_zeros
-from accelerators.errors import AcceleratorError
-from accelerators.process.atomic import replacing
-from accelerators.process.regular import open_regular
-from accelerators.sessions.caches import Cache
-from graph.errors import ReadError
-from graph.readers.arrays import read_npz
+from partita.accelerators.arrays.layout import aligned_zeros
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.regular import open_regular
+from partita.accelerators.sessions.caches import Cache
+from partita.graph.errors import ReadError
+from partita.graph.readers.arrays import read_npz
 
 Array = np.ndarray[Any, Any]
 

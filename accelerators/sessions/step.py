@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.interface.cached_attention import cached_attention, is_cached_attention
-from accelerators.sessions.errors import TooLong, Unfit
-from accelerators.sessions.known import (
+from partita.accelerators.interface.cached_attention import cached_attention, is_cached_attention
+from partita.accelerators.sessions.errors import TooLong, Unfit
+from partita.accelerators.sessions.known import (
     SIZES,
     Known,
     known_at,
@@ -22,14 +22,22 @@ from accelerators.sessions.known import (
     sized_input,
     straight_line,
 )
-from accelerators.sessions.readers import readers_of
-from accelerators.sessions.regions import LARGE, Region, Shapes, check, find_regions, scale_of, window_of
-from accelerators.sessions.roles import Roles
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType, numpy_dtype
+from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.regions import (
+    LARGE,
+    Region,
+    Shapes,
+    check,
+    find_regions,
+    scale_of,
+    window_of,
+)
+from partita.accelerators.sessions.roles import Roles
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from accelerators.sessions.caches import TO_THE_END
-from accelerators.sessions.errors import Unfit
-from accelerators.sessions.known import Known, known_at, of_sizes
-from accelerators.sessions.readers import readers_of
-from accelerators.sessions.regions import find_regions
-from accelerators.sessions.roles import Roles
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, numpy_dtype
+from partita.accelerators.sessions.caches import TO_THE_END
+from partita.accelerators.sessions.errors import Unfit
+from partita.accelerators.sessions.known import Known, known_at, of_sizes
+from partita.accelerators.sessions.readers import readers_of
+from partita.accelerators.sessions.regions import find_regions
+from partita.accelerators.sessions.roles import Roles
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, numpy_dtype
 
 FEW, MORE = 7, 11
 """Numbers of tokens at which sizes are compared: a dimension that differs counts tokens."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from accelerators.showing.timeline import timeline_svg
-from graph.pictures.html import lines, picture, table
-from graph.pictures.notebook import notebook_svg
-from graph.words import counted
+from partita.accelerators.showing.timeline import timeline_svg
+from partita.graph.pictures.html import lines, picture, table
+from partita.graph.pictures.notebook import notebook_svg
+from partita.graph.words import counted
 
 if TYPE_CHECKING:
-    from accelerators.building.report import CompileReport
-    from accelerators.placement.placement import Placement
-    from accelerators.running.compiled_model import CompiledModel
-    from accelerators.running.profile import Profile
+    from partita.accelerators.building.report import CompileReport
+    from partita.accelerators.placement.placement import Placement
+    from partita.accelerators.running.compiled_model import CompiledModel
+    from partita.accelerators.running.profile import Profile
 
 SLOWEST = 15
 """The number of rows of a profile that are listed."""
@@ -46,7 +46,7 @@ def _placement_tables(placement: Placement) -> str:
 
 def report_html(report: CompileReport) -> str:
     """The subgraphs, the placement, and what happened besides."""
-    from accelerators.building.report import move_lines
+    from partita.accelerators.building.report import move_lines
 
     rows = [(row.name, row.device, row.ops, f"{row.seconds:.2f} s") for row in report.subgraphs]
     title = str(report).partition("\n")[0]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from accelerators.errors import AcceleratorError
-from accelerators.placement.placement import Placement
-from accelerators.process.atomic import write_text
-from graph.graph import Graph
-from graph.pictures import to_dot
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.placement.placement import Placement
+from partita.accelerators.process.atomic import write_text
+from partita.graph.graph import Graph
+from partita.graph.pictures import to_dot
 
 
 def write_affinity_dot(folder: Path, placement: Placement) -> None:

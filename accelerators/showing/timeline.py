@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accelerators.running.profile import EXECUTED, Profile, Span
-from graph.words import in_xml
+from partita.accelerators.running.profile import EXECUTED, Profile, Span
+from partita.graph.words import in_xml
 
 WIDTH, LINE, HEAD, LEFT = 900, 22, 30, 110
 """Pixels: of the picture, a line of bars, the head, the devices' names."""
@@ -17,7 +17,7 @@ LETTER = 6.0
 
 def timeline_svg(profile: Profile, width: int = WIDTH) -> str:
     """The picture of a profile as SVG. Linear."""
-    from graph.pictures.dot import PALETTE
+    from partita.graph.pictures.dot import PALETTE
 
     devices = list(dict.fromkeys(span.device for span in profile.spans))
     scale = (width - LEFT - 10) / (profile.total_us or 1)

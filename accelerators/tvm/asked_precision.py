@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from accelerators.interface.accelerator import PRECISIONS
-from accelerators.interface.keys import Key, one_of
-from accelerators.tvm.device import NOTES
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import Used
-from graph.graph import Graph
+from partita.accelerators.interface.accelerator import PRECISIONS
+from partita.accelerators.interface.keys import Key, one_of
+from partita.accelerators.tvm.device import NOTES
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.graph.graph import Graph
 
 FAST = "fast"
 """PRECISION: whatever the device is fastest in."""
@@ -28,8 +28,8 @@ PRECISION_OR_TF32 = Key("f32", one_of(*PRECISIONS, FAST, TF32))
 def narrowed(graph: Graph, dtype: str, machine: Machine, used: Used | None, notes: tuple[str, ...] = ()) -> Graph:
     """The graph with values of this type of two bytes where that is good, multiplied by this instruction; the report says so
     behind other notes."""
-    from accelerators.tvm.layouts.narrowing import narrow
-    from accelerators.tvm.query.support import takes
+    from partita.accelerators.tvm.layouts.narrowing import narrow
+    from partita.accelerators.tvm.query.support import takes
 
     result = narrow(graph, dtype, takes(graph, machine))
     return result.graph.evolve(attrs={**result.graph.attrs, NOTES: (*notes, *result.notes(used))})

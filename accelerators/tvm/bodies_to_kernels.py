@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.interface.compile_story import KernelWork
-from accelerators.tvm.bodies.blocked import origins_of
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.element_types import element_types, why_wide
-from accelerators.tvm.bodies.lifting import Lifted, store_own_weights
-from accelerators.tvm.code.building import Built
-from accelerators.tvm.code.codegen import expressions_if_large
-from accelerators.tvm.code.workers import Workers
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.shown import Origin
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.progress import Progress
-from accelerators.tvm.query.isolated_trials import Isolation
-from accelerators.tvm.tune.findings import choices_in, findings
-from graph.errors import PartitaError
-from graph.node import Node
+from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.compile_story import KernelWork
+from partita.accelerators.tvm.bodies.blocked import origins_of
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.element_types import element_types, why_wide
+from partita.accelerators.tvm.bodies.lifting import Lifted, store_own_weights
+from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.code.codegen import expressions_if_large
+from partita.accelerators.tvm.code.workers import Workers
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.shown import Origin
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.progress import Progress
+from partita.accelerators.tvm.query.isolated_trials import Isolation
+from partita.accelerators.tvm.tune.findings import choices_in, findings
+from partita.graph.errors import PartitaError
+from partita.graph.node import Node
 
 if TYPE_CHECKING:
-    from accelerators.tvm.device import TvmAccelerator
+    from partita.accelerators.tvm.device import TvmAccelerator
 
 
 def compile_lifted(

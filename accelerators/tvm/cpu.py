@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.interface.keys import Key, count
-from accelerators.process.cores import default_threads
-from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
-from accelerators.tvm.device import NOTES, TvmAccelerator
-from accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
-from accelerators.tvm.machine.processor import host_features
-from accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
-from accelerators.tvm.run.runtime import version
-from graph.graph import Graph
+from partita.accelerators.interface.keys import Key, count
+from partita.accelerators.process.cores import default_threads
+from partita.accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION, narrowed
+from partita.accelerators.tvm.device import NOTES, TvmAccelerator
+from partita.accelerators.tvm.machine.machine import Machine, host_cpu, host_machine, with_instruction
+from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.special import bfloat_instruction, integer_instruction
+from partita.accelerators.tvm.run.runtime import version
+from partita.graph.graph import Graph
 
 
 class CpuAccelerator(TvmAccelerator):
@@ -43,16 +43,16 @@ class CpuAccelerator(TvmAccelerator):
         """Signals of any length, or of few positions, as images; taps that meet only padding left out; recurrent layers in two;
         integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
         layouts where convolutions are; numbers of two bytes where they are asked for; tables that are multiplied by, once."""
-        from accelerators.tvm.bodies.element_types import with_reasons
-        from accelerators.tvm.layouts.blocking import block
-        from accelerators.tvm.layouts.folding import fold_scales
-        from accelerators.tvm.layouts.kept_weights import pack_weights
-        from accelerators.tvm.layouts.outer_taps import drop_outer_taps
-        from accelerators.tvm.layouts.quantized_notes import quantized_notes
-        from accelerators.tvm.layouts.quantizing import quantize
-        from accelerators.tvm.layouts.recurring import project_inputs
-        from accelerators.tvm.layouts.shared_tables import share_tables
-        from accelerators.tvm.layouts.signals import as_images
+        from partita.accelerators.tvm.bodies.element_types import with_reasons
+        from partita.accelerators.tvm.layouts.blocking import block
+        from partita.accelerators.tvm.layouts.folding import fold_scales
+        from partita.accelerators.tvm.layouts.kept_weights import pack_weights
+        from partita.accelerators.tvm.layouts.outer_taps import drop_outer_taps
+        from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
+        from partita.accelerators.tvm.layouts.quantizing import quantize
+        from partita.accelerators.tvm.layouts.recurring import project_inputs
+        from partita.accelerators.tvm.layouts.shared_tables import share_tables
+        from partita.accelerators.tvm.layouts.signals import as_images
 
         given = project_inputs(drop_outer_taps(as_images(graph, machine.lanes)))
         packed = pack_weights(quantize(given, machine), machine)
@@ -71,7 +71,7 @@ class CpuAccelerator(TvmAccelerator):
         """The element type of products, as the configuration asks for it on this machine."""
         asked = self._config["PRECISION"]
         if asked == FAST:
-            from accelerators.tvm.kernels.shared.instructions import is_faster
+            from partita.accelerators.tvm.kernels.shared.instructions import is_faster
 
             return "bfloat16" if is_faster("bfloat16", machine) else "float32"
         return DTYPES[asked]
@@ -85,7 +85,7 @@ class CpuAccelerator(TvmAccelerator):
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of the host, under LLVM's name for it."""
-        from accelerators.tvm.code.linking import can_link
+        from partita.accelerators.tvm.code.linking import can_link
 
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")
         return {

@@ -9,27 +9,27 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorUnavailable, BadConfig
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.interface.keys import Key, flag
-from accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.lifting import Lifted
-from accelerators.tvm.code.building import Built
-from accelerators.tvm.code.nvcc import compiler
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.cuda_launched import CompiledCuda
-from accelerators.tvm.compiled.step_list import assemble_steps
-from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
-from accelerators.tvm.machine.machine import Machine, gpu_machine
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.run.cuda_arrays import CudaArray, put
-from accelerators.tvm.run.cuda_driver import arch_of, driver_of, gpus
-from accelerators.tvm.run.runtime import function, version
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.errors import AcceleratorUnavailable, BadConfig
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.interface.keys import Key, flag
+from partita.accelerators.tvm.asked_precision import DTYPES, FAST, PRECISION_OR_TF32, TF32, narrowed
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.lifting import Lifted
+from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.code.nvcc import compiler
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from partita.accelerators.tvm.compiled.step_list import assemble_steps
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
+from partita.accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
+from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put
+from partita.accelerators.tvm.run.cuda_driver import arch_of, driver_of, gpus
+from partita.accelerators.tvm.run.runtime import function, version
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 TENSOR_PRODUCT = "mma.sync"
 """What the report calls the instruction of tensor cores."""
@@ -146,7 +146,7 @@ class CudaAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the driver loads the machine code when it first runs."""
-        from accelerators.tvm.compiled.step_travel import read
+        from partita.accelerators.tvm.compiled.step_travel import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         compiled = read(CompiledCuda, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.interface.accelerator import (
+from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.accelerator import (
     Accelerator,
     AnySize,
     CompiledSubgraph,
     CompileStatic,
     TunedKernel,
 )
-from accelerators.interface.keys import Key, callback, flag, flag_or_auto
-from accelerators.interface.second_level import SecondLevel, second_level_of
-from accelerators.tvm import extensions
-from accelerators.tvm.machine.library import PACKAGE, why_no_compiler
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.run.runtime import runtime, version
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node
+from partita.accelerators.interface.keys import Key, callback, flag, flag_or_auto
+from partita.accelerators.interface.second_level import SecondLevel, second_level_of
+from partita.accelerators.tvm import extensions
+from partita.accelerators.tvm.machine.library import PACKAGE, why_no_compiler
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.run.runtime import runtime, version
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
 
 if TYPE_CHECKING:
-    from accelerators.tvm.bodies.body import Body
-    from accelerators.tvm.bodies.lifting import Lifted
-    from accelerators.tvm.code.building import Built
-    from accelerators.tvm.compiled.assembling import Assembled
-    from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-    from accelerators.tvm.machine.special import Used
+    from partita.accelerators.tvm.bodies.body import Body
+    from partita.accelerators.tvm.bodies.lifting import Lifted
+    from partita.accelerators.tvm.code.building import Built
+    from partita.accelerators.tvm.compiled.assembling import Assembled
+    from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
+    from partita.accelerators.tvm.machine.special import Used
 
 NOTES = "partita.notes"
 """The attribute of a graph that holds what the compile report tells of how it was laid out."""
@@ -69,7 +69,7 @@ class TvmAccelerator(Accelerator):
 
     def transform(self, graph: Graph) -> Graph:
         """Shapes and constants worked out, functions expanded where TVM has only their parts. A graph for any size is ready."""
-        from accelerators.tvm.sizes.sizing import is_for_any_size
+        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
         if is_for_any_size(graph):
             return graph
@@ -77,7 +77,7 @@ class TvmAccelerator(Accelerator):
 
     def _prepared(self, graph: Graph, name: Callable[[Graph], Graph]) -> Graph:
         """The last of the stages, where `name` puts constants in the place of values that follow from sizes."""
-        from accelerators.tvm.prepare.preparing import prepared
+        from partita.accelerators.tvm.prepare.preparing import prepared
 
         with self._trials_as_configured():
             *_, result = prepared(graph, self.supports, name)
@@ -86,8 +86,8 @@ class TvmAccelerator(Accelerator):
     def _ready(self, graph: Graph) -> tuple[Graph, tuple[str, ...]]:
         """The graph transformed, with constants for values that follow from sizes; an output more for each of these says by a
         number that is not 0 that the value is another. Also what such an output complains of."""
-        from accelerators.tvm.prepare.implied import watch_implied
-        from accelerators.tvm.sizes.sizing import is_for_any_size
+        from partita.accelerators.tvm.prepare.implied import watch_implied
+        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
         complaints: list[str] = []
 
@@ -103,13 +103,13 @@ class TvmAccelerator(Accelerator):
         """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
-        from accelerators.tvm.layouts.whole_sums import whole_sums
-        from accelerators.tvm.prepare.implied import watch_implied
-        from accelerators.tvm.run.kept_memory import kept_memory
-        from accelerators.tvm.sizes.any_size import SizedSubgraph
-        from accelerators.tvm.sizes.enough_rows import enough_rows
-        from accelerators.tvm.sizes.fits_apart import fits_apart
-        from accelerators.tvm.sizes.sizing import forms_for_any_size
+        from partita.accelerators.tvm.layouts.whole_sums import whole_sums
+        from partita.accelerators.tvm.prepare.implied import watch_implied
+        from partita.accelerators.tvm.run.kept_memory import kept_memory
+        from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
+        from partita.accelerators.tvm.sizes.enough_rows import enough_rows
+        from partita.accelerators.tvm.sizes.fits_apart import fits_apart
+        from partita.accelerators.tvm.sizes.sizing import forms_for_any_size
 
         reason = ""
         try:
@@ -134,7 +134,7 @@ class TvmAccelerator(Accelerator):
         """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
         does not run.
         """
-        from accelerators.tvm.prepare.preparing import types_alone
+        from partita.accelerators.tvm.prepare.preparing import types_alone
 
         with self._trials_as_configured(), types_alone():
             return super().query(graph)
@@ -142,19 +142,19 @@ class TvmAccelerator(Accelerator):
     def _trials_as_configured(self) -> contextlib.AbstractContextManager[None]:
         if self._config["ISOLATE"] is False:
             return contextlib.nullcontext()
-        from accelerators.tvm.query.isolated_trials import isolated_trials
+        from partita.accelerators.tvm.query.isolated_trials import isolated_trials
 
         return isolated_trials(self.machine(self._config), self._config["ISOLATE_SECONDS"])
 
     def stages(self, graph: Graph) -> Iterator[Graph]:
         """The steps of `transform`, and what `compile` does to values that follow from sizes."""
-        from accelerators.tvm.prepare.preparing import prepared
+        from partita.accelerators.tvm.prepare.preparing import prepared
 
         return prepared(graph, self.supports)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
         """Does TVM compile the op, and compile it right?"""
-        from accelerators.tvm.query.support import supported
+        from partita.accelerators.tvm.query.support import supported
 
         return self.why_no_compiler() or supported(node, graph, self.machine(self._config))
 
@@ -164,7 +164,7 @@ class TvmAccelerator(Accelerator):
 
     def why_no_export(self) -> str | None:
         """There is no linker, which makes a library of the kernels."""
-        from accelerators.tvm.code.linking import MISSING, NEEDED, can_link
+        from partita.accelerators.tvm.code.linking import MISSING, NEEDED, can_link
 
         return None if can_link() else f"{MISSING}. {NEEDED}"
 
@@ -174,7 +174,7 @@ class TvmAccelerator(Accelerator):
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledTvm:
         """Each second-level body lowered alone and built once for each structure, then put together."""
-        from accelerators.tvm.bodies_to_kernels import compile_lifted
+        from partita.accelerators.tvm.bodies_to_kernels import compile_lifted
 
         missing = self.why_no_compiler()
         if missing is not None:
@@ -190,11 +190,11 @@ class TvmAccelerator(Accelerator):
         self, graph: Graph, config: Mapping[str, Any], machine: Machine
     ) -> tuple[Lifted, tuple[str, ...], tuple[str, ...]]:
         """The graph laid out and fused, its weights apart; what the report tells of it; what its last outputs complain of."""
-        from accelerators.tvm.bodies.indices import with_flags
-        from accelerators.tvm.bodies.lifting import lift_weights
-        from accelerators.tvm.kernels.fusion import fuse
-        from accelerators.tvm.sizes.sizing import is_for_any_size
-        from passes.infer.contract import require_agreement
+        from partita.accelerators.tvm.bodies.indices import with_flags
+        from partita.accelerators.tvm.bodies.lifting import lift_weights
+        from partita.accelerators.tvm.kernels.fusion import fuse
+        from partita.accelerators.tvm.sizes.sizing import is_for_any_size
+        from partita.passes.infer.contract import require_agreement
 
         if not is_for_any_size(graph):
             require_agreement(graph)
@@ -206,19 +206,19 @@ class TvmAccelerator(Accelerator):
 
     def compiled_class(self) -> type[CompiledTvm]:
         """What `compile` returns."""
-        from accelerators.tvm.compiled.subgraph import CompiledTvm
+        from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
 
         return CompiledTvm
 
     def put_together(self, lifted: Lifted, built: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
         """The kernels of a graph's calls as one executable."""
-        from accelerators.tvm.compiled.assembling import assemble
+        from partita.accelerators.tvm.compiled.assembling import assemble
 
         return assemble(lifted, built, machine)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with activations and weights as the machine's kernels want them."""
-        from accelerators.tvm.prepare.quantized_weights import release_weights
+        from partita.accelerators.tvm.prepare.quantized_weights import release_weights
 
         return release_weights(graph)
 
@@ -227,32 +227,32 @@ class TvmAccelerator(Accelerator):
         return self._laid_out(self._ready(graph)[0], machine)
 
     def _laid_out(self, ready: Graph, machine: Machine) -> Graph:
-        from accelerators.tvm.bodies.indices import check_indices
+        from partita.accelerators.tvm.bodies.indices import check_indices
 
         return self.lay_out(check_indices(ready), machine)
 
     def fused(self, graph: Graph, machine: Machine) -> Graph:
         """The graph with a call for each kernel."""
-        from accelerators.tvm.kernels.fusion import fuse
+        from partita.accelerators.tvm.kernels.fusion import fuse
 
         return fuse(self.laid_out(graph, machine), machine)
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
         """What the partition into kernels says."""
-        from accelerators.tvm.bodies.blocked import origins_of
+        from partita.accelerators.tvm.bodies.blocked import origins_of
 
         return second_level_of(self.configured(config).fused(graph, self.machine(config)), origins_of)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
         """The machine and device on which the configuration runs a compiled subgraph."""
-        from accelerators.tvm.compiled.subgraph import RunsOn
+        from partita.accelerators.tvm.compiled.subgraph import RunsOn
 
         return RunsOn(self.machine(config), int(config["DEVICE_ID"]))
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
         """Each distinct kernel's choices, by measuring; those that take longest first."""
-        from accelerators.tvm.bodies.body import make_body
-        from accelerators.tvm.tune.tuner import Tuner
+        from partita.accelerators.tvm.bodies.body import make_body
+        from partita.accelerators.tvm.tune.tuner import Tuner
 
         machine = self.machine(config)
         fused = self.configured(config).fused(graph, machine)
@@ -263,7 +263,7 @@ class TvmAccelerator(Accelerator):
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
         """The answers that were found by trying; extensions are not tried."""
-        from accelerators.tvm.query.support import trials
+        from partita.accelerators.tvm.query.support import trials
 
         return trials
 
@@ -275,7 +275,7 @@ class TvmAccelerator(Accelerator):
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
         """TVM's version, what the code was made for, and what tuning found."""
-        from accelerators.tvm.tune.findings import findings, fingerprint
+        from partita.accelerators.tvm.tune.findings import findings, fingerprint
 
         machine = self.machine(config)
         tuned = fingerprint(findings(config, machine))
@@ -299,7 +299,7 @@ class TvmAccelerator(Accelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """Load the shared library."""
-        from accelerators.tvm.compiled.travel import read
+        from partita.accelerators.tvm.compiled.travel import read
 
         return read(data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), lambda: self.compile(graph, config))
 
@@ -310,16 +310,16 @@ _NO_FORM = (PartitaError, TypeError, ValueError, AssertionError, IndexError)
 
 def _reason(error: Exception) -> str:
     """What the report says of it."""
-    from accelerators.tvm.machine.tvm_errors import first_line
+    from partita.accelerators.tvm.machine.tvm_errors import first_line
 
     return str(error.cause) if isinstance(error, PartitaError) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Graph, tuple[str, ...]]:
     """The graph with products of integers where a model is quantized, as a GPU computes them, and what the report tells of it."""
-    from accelerators.tvm.bodies.element_types import with_reasons
-    from accelerators.tvm.layouts.quantized_notes import quantized_notes
-    from accelerators.tvm.layouts.quantizing import quantize
+    from partita.accelerators.tvm.bodies.element_types import with_reasons
+    from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
+    from partita.accelerators.tvm.layouts.quantizing import quantize
 
     quantized = quantize(graph, machine)
     notes, wide = quantized_notes(graph, quantized, used)
@@ -328,8 +328,8 @@ def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Grap
 
 def for_images(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels folded, and pools of whole images as reductions, as a GPU computes them."""
-    from accelerators.tvm.layouts.folding import fold_scales
-    from accelerators.tvm.layouts.whole_windows import widen_windows
+    from partita.accelerators.tvm.layouts.folding import fold_scales
+    from partita.accelerators.tvm.layouts.whole_windows import widen_windows
 
     return widen_windows(fold_scales(graph))
 

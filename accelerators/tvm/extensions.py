@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from graph.node import Node
+from partita.accelerators.errors import AcceleratorError
+from partita.graph.node import Node
 
 
 @attrs.frozen(slots=True)
@@ -36,7 +36,7 @@ def add(extension: Any) -> None:
     if not isinstance(extension, TvmExtension):
         raise AcceleratorError(
             f"an extension is a TvmExtension, not {type(extension).__name__}",
-            remedy="from accelerators.tvm.extensions import TvmExtension; TvmExtension(op, domain, compute)",
+            remedy="from partita.accelerators.tvm.extensions import TvmExtension; TvmExtension(op, domain, compute)",
         )
     if not callable(extension.compute):
         cause = f"what {extension.domain}.{extension.op} computes is a function, not {extension.compute!r}"

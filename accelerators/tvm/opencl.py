@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.lifting import Lifted
-from accelerators.tvm.code.building import Built
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.launched import CompiledOpenCl
-from accelerators.tvm.compiled.step_list import assemble_steps
-from accelerators.tvm.compiled.subgraph import CompiledTvm
-from accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
-from accelerators.tvm.machine.machine import Machine, opencl_machine
-from accelerators.tvm.run.opencl_arrays import OpenClArray, put
-from accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
-from accelerators.tvm.run.runtime import version
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Array, TensorType
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.lifting import Lifted
+from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
+from partita.accelerators.tvm.compiled.step_list import assemble_steps
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
+from partita.accelerators.tvm.device import GPU_KEYS, NOTES, TvmAccelerator, for_images, in_integers
+from partita.accelerators.tvm.machine.machine import Machine, opencl_machine
+from partita.accelerators.tvm.run.opencl_arrays import OpenClArray, put
+from partita.accelerators.tvm.run.opencl_driver import EXTENSIONS, Driver, drivers
+from partita.accelerators.tvm.run.runtime import version
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Array, TensorType
 
 
 class OpenClAccelerator(TvmAccelerator):
@@ -100,7 +100,7 @@ class OpenClAccelerator(TvmAccelerator):
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
         """The list of launches; the program is built when it first runs."""
-        from accelerators.tvm.compiled.step_travel import read
+        from partita.accelerators.tvm.compiled.step_travel import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         return read(CompiledOpenCl, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)

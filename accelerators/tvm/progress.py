@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from accelerators.process.descriptors import at_a_terminal
+from partita.accelerators.process.descriptors import at_a_terminal
 
 
 class Progress:

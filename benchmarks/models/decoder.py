@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 import partita as pt
-from graph.rewrite import Rewriter, rewrite
+from partita.graph.rewrite import Rewriter, rewrite
 
 Value = pt.Node
 

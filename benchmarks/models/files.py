@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.models.own import OWN
 from benchmarks.models.zoo import zoo_model
-from graph.graph import Graph
+from partita.graph.graph import Graph
 
 FROM_TORCH = ("bert", "vit", "gpt2")
 """Exported by torch from `transformers` configurations."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import partita as pt
-from graph.rewrite import Rewriter
-from graph.types import TensorType
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
 
 
 def zoo_model(name: str, batch: int | str) -> pt.Graph:

@@ -13,8 +13,8 @@ import openvino
 from openvino import opset13 as ops
 
 from benchmarks.partitioners import Color, Finding, Preds, clocked, read_by_nobody, report
-from partition.checker import check_partition
-from partition.errors import PartitionError
+from partita.partition.checker import check_partition
+from partita.partition.errors import PartitionError
 
 SHOW = "OPENVINO_HETERO_VISUALIZE"
 """The variable that makes HETERO draw what it did into the current folder."""

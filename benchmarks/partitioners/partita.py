@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.partition_scale import graph_of, options_for
 from benchmarks.partitioners import Color, Finding, Preds, clocked, report
-from partition.partition_graph import partition_graph
+from partita.partition.partition_graph import partition_graph
 
 
 def measure(preds: Preds, color: Color) -> Finding:

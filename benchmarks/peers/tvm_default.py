@@ -16,7 +16,7 @@ def load(path: str, model: tuple[str, int], threads: int) -> Callable[[Mapping[s
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
 
-    from accelerators.tvm.machine.machine import host_machine
+    from partita.accelerators.tvm.machine.machine import host_machine
 
     proto = onnx.load(path)
     names = [value.name for value in proto.graph.input]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from accelerators.process.settling import settle
 from benchmarks.timing import clocked
+from partita.accelerators.process.settling import settle
 
 
 def main() -> None:

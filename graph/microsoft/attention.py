@@ -7,9 +7,9 @@ import math
 import attrs
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import NoBody, NotYet, Writing
-from graph.node import NodeEntry
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import NoBody, NotYet, Writing
+from partita.graph.node import NodeEntry
 
 LOWEST = float(np.finfo(np.float32).min)
 """What onnxruntime adds where a key comes after the query, whatever the mask says of it."""

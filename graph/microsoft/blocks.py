@@ -5,10 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import NoBody, NotYet, Writing
-from graph.node import NodeEntry
-from graph.types import Array, TensorType, Type
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import NoBody, NotYet, Writing
+from partita.graph.node import NodeEntry
+from partita.graph.types import Array, TensorType, Type
 
 INTEGERS = {(4, False): ml_dtypes.uint4, (4, True): ml_dtypes.int4, (8, False): np.uint8, (8, True): np.int8}
 """The element types by bits, and by whether they are signed."""

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import NoBody, Writing
-from graph.node import NodeEntry
-from graph.protos import DTYPE_NUMBERS
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import NoBody, Writing
+from partita.graph.node import NodeEntry
+from partita.graph.protos import DTYPE_NUMBERS
 
 HALVES = ("float16", "bfloat16")
 """Types of two bytes."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import NoBody, NotYet, Writing
-from graph.node import NodeEntry
-from graph.types import TensorType, Type
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import NoBody, NotYet, Writing
+from partita.graph.node import NodeEntry
+from partita.graph.types import TensorType, Type
 
 HEADS_FIRST = [0, 2, 1, 3]
 """From [batch, rows, heads, size] to [batch, heads, rows, size], and back."""

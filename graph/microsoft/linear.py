@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import Writing
-from graph.node import NodeEntry
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import Writing
+from partita.graph.node import NodeEntry
 
 FLOAT = 1
 """ONNX's number for float32."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.microsoft.writing import NoBody, Writing
-from graph.node import NodeEntry
-from graph.types import Array
+from partita.graph.graph import Graph
+from partita.graph.microsoft.writing import NoBody, Writing
+from partita.graph.node import NodeEntry
+from partita.graph.types import Array
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 """How many directions an LSTM has, by name."""

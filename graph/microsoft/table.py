@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from graph.errors import did_you_mean
-from graph.graph import Graph
-from graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
-from graph.microsoft.writing import NoBody, NotYet, Values, Writing
-from graph.node import Node
-from graph.types import Type
+from partita.graph.errors import did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.microsoft import attention, blocks, fused, grouped, linear, recurrent
+from partita.graph.microsoft.writing import NoBody, NotYet, Values, Writing
+from partita.graph.node import Node
+from partita.graph.types import Type
 
 DOMAIN = "com.microsoft"
 """onnxruntime's own domain."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant, op, variable
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
+from partita.graph.build import constant, op, variable
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, TensorType, Type, dtype_name, numpy_dtype
 
 Values = Sequence[Any]
 """For each input of a node its array, where it is known; else None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 from .registry import fails, numerics
 

@@ -1,7 +1,7 @@
 """ONNX's own reference implementation of an op, run without building a model around it.
 
 `onnx.reference` has one class for each op and version. An instance takes its attributes from a NodeProto and its
-default attributes from the newest schema, which is wrong for old opsets: `graph.numerics.evaluate` therefore
+default attributes from the newest schema, which is wrong for old opsets: `partita.graph.numerics.evaluate` therefore
 states the defaults of the right schema, and the node here carries all of them.
 """
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from graph.errors import GraphError
-from graph.ops.schemas import AttrSpec, OpSpec, ParamSpec
-from graph.types import Type
+from partita.graph.errors import GraphError
+from partita.graph.ops.schemas import AttrSpec, OpSpec, ParamSpec
+from partita.graph.types import Type
 
 ShapeRule = Callable[..., Any]
 """(input types, attributes) -> the output's type, or a sequence of types if there are several outputs."""

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import attrs
 
-from graph.errors import TypeMismatch
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.errors import TypeMismatch
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 Shape = Sequence[Any] | None
 """The sizes of an input: numbers, symbols, or whatever else says a size; None where nothing is known."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from graph.errors import TypeMismatch
-from graph.node import Node
+from partita.graph.errors import TypeMismatch
+from partita.graph.node import Node
 
 _FRAGILE = frozenset(
     {

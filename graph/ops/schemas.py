@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from graph.errors import UnknownOp, did_you_mean
-from graph.node import Node
+from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.node import Node
 
 ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 """The domains whose ops are all known; an unknown op in any other one may belong to an engine."""
@@ -104,14 +104,14 @@ def _onnx_names() -> dict[str, frozenset[str]]:
 
 def op_names(domain: str) -> frozenset[str]:
     """The names of all ops of a domain, of whatever version, that ONNX or the user declares."""
-    from graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
+    from partita.graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
 
     return _onnx_names().get(domain, frozenset()) | custom_names(domain)
 
 
 def spec_of(op: str, domain: str, version: int) -> OpSpec | None:
     """The op at this version of its domain, or None if neither ONNX nor the user declares it."""
-    from graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
+    from partita.graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
 
     mine = custom_op(op, domain)
     return mine.spec if mine is not None else _onnx_spec(op, domain, version)
@@ -139,7 +139,7 @@ def is_random(node: Node) -> bool:
     if node.op in _RANDOM and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
     if node.domain not in _RANDOM_DOMAINS:
-        from graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
+        from partita.graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
 
         mine = custom_op(node.op, node.domain)
         if mine is not None and mine.spec.random:

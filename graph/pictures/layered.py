@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.words import in_xml
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.words import in_xml
 
 LINE, MARGIN, GAP, RISE, LETTER = 14, 10, 26, 44, 6.2
 """Pixels: height of a line of text, space in a box, between boxes, between layers, width of a letter."""
@@ -98,7 +98,7 @@ def _spots(
     class_of: Callable[[Node], str | None] | None,
 ) -> list[_Spot]:
     """A box for every input, op and output, in topological order, with its edges."""
-    from graph.pictures.dot import PALETTE
+    from partita.graph.pictures.dot import PALETTE
 
     colours: dict[str, str] = {}
     spots: dict[Node, _Spot] = {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.pictures.dot import EXPANDED_DEPTH, SMALL_BODY
-from graph.pictures.html import LARGEST_PICTURE
-from graph.pictures.svg import to_svg
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.pictures.dot import EXPANDED_DEPTH, SMALL_BODY
+from partita.graph.pictures.html import LARGEST_PICTURE
+from partita.graph.pictures.svg import to_svg
 
 LARGEST = 400
 """Graphs of which more boxes than this would be drawn are shown as a summary."""
@@ -46,6 +46,6 @@ def boxes(graph: Graph, depth: int = 0) -> int:
 
 def summarized(graph: Graph) -> str:
     """The graph in numbers, and how to see more."""
-    from graph.summary import summarize, summary_text
+    from partita.graph.summary import summarize, summary_text
 
     return summary_text(summarize(graph)) + 'Too large to draw here: partita.report_page(graph, "graph.html") shows it all.'

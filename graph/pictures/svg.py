@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.pictures.dot import to_dot
-from graph.pictures.layered import layered_svg
-from graph.programs import find_program
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.pictures.dot import to_dot
+from partita.graph.pictures.layered import layered_svg
+from partita.graph.programs import find_program
 
 SECONDS = 20.0
 """How long `dot` may take."""

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph.errors import ReadError
-from graph.graph import Graph
-from graph.types import Dim, require_shapes
+from partita.graph.errors import ReadError
+from partita.graph.graph import Graph
+from partita.graph.types import Dim, require_shapes
 
 ZOO = "zoo:"
 """What the name of a model of the zoo begins with."""
@@ -22,16 +22,16 @@ def load(
     base_dir: str | os.PathLike[str] | None = None,
     strict: bool = False,
 ) -> Graph:
-    """Read a model, as `accelerators.load` says; types that it declares are not held against anything here."""
+    """Read a model, as `partita.accelerators.load` says; types that it declares are not held against anything here."""
     require_shapes(shapes or {})
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
     if isinstance(name, str) and name.startswith(ZOO):
-        from graph.readers.zoo import load_zoo
+        from partita.graph.readers.zoo import load_zoo
 
         graph = load_zoo(name[len(ZOO) :])
         return _with_shapes(graph, shapes, inline) if shapes else graph
     if isinstance(name, str) and name.endswith(".json"):
-        from graph.readers.mxnet import load_mxnet
+        from partita.graph.readers.mxnet import load_mxnet
 
         return load_mxnet(name, params=params, shapes=shapes)
     if isinstance(name, str) and holds_torch(name):
@@ -39,7 +39,7 @@ def load(
         raise ReadError(cause, where=name, remedy=TORCH)
     if params is not None:
         raise ReadError("params= goes with an MXNet symbol", remedy='Give the path of a "-symbol.json" with it')
-    from graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx
 
     return load_onnx(source, shapes=shapes, inline=inline, base_dir=base_dir, strict=strict)
 
@@ -71,14 +71,14 @@ def mxnet_ops(*names: str) -> frozenset[str]:
     >>> sorted(mxnet_ops("Convolution", "BatchNorm", "elemwise_add"))
     ['Add', 'BatchNormalization', 'Conv']
     """
-    from graph.readers.mxnet import onnx_ops
+    from partita.graph.readers.mxnet import onnx_ops
 
     return onnx_ops(names)
 
 
 def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]], inline: bool) -> Graph:
     """The graph read once more with other input shapes."""
-    from graph.readers.onnx import load_onnx
-    from graph.writers.onnx import to_model
+    from partita.graph.readers.onnx import load_onnx
+    from partita.graph.writers.onnx import to_model
 
     return load_onnx(to_model(graph), shapes=shapes, inline=inline)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import PartitaError, ReadError
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.graph.errors import PartitaError, ReadError
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 NUMBERS = "biufV"
 """The kinds of element types that are numbers; "V" is how NumPy writes bfloat16."""

@@ -1,4 +1,4 @@
-"""Reading NNVM's JSON form (see `graph.nnvm`): files of Partita's, and those that NNVM and MXNet write.
+"""Reading NNVM's JSON form (see `partita.graph.nnvm`): files of Partita's, and those that NNVM and MXNet write.
 
 In a file of somebody else's each attribute stays the string that it is, and ops keep their names."""
 
@@ -11,15 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from graph import nnvm
-from graph.graph import Graph
-from graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
-from graph.pauses import collector_paused
-from graph.readers.nnvm_checks import GraphAttributes, a_list, an_index, checked, in_pairs, of_kind, refuse
-from graph.text.arrays import array_type
-from graph.text.literals import MAX_NESTING
-from graph.text.parser import parse_array, parse_type, parse_value
-from graph.types import Type
+from partita.graph import nnvm
+from partita.graph.graph import Graph
+from partita.graph.node import CONSTANT, Node, NodeEntry, frozen_attrs
+from partita.graph.pauses import collector_paused
+from partita.graph.readers.nnvm_checks import (
+    GraphAttributes,
+    a_list,
+    an_index,
+    checked,
+    in_pairs,
+    of_kind,
+    refuse,
+)
+from partita.graph.text.arrays import array_type
+from partita.graph.text.literals import MAX_NESTING
+from partita.graph.text.parser import parse_array, parse_type, parse_value
+from partita.graph.types import Type
 
 MOST_OUTPUTS = 1024
 """A node that is said to have more outputs makes the file implausible."""

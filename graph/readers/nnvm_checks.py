@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from graph import nnvm
-from graph.errors import PartitaError, ReadError
-from graph.types import TensorType, Type
+from partita.graph import nnvm
+from partita.graph.errors import PartitaError, ReadError
+from partita.graph.types import TensorType, Type
 
 
 def refuse(cause: str, where: str) -> NoReturn:

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from graph.errors import MissingDependency, ReadError
-from graph.graph import Graph
-from graph.readers.torch_ops import translations
-from graph.types import TensorType, numpy_dtype
+from partita.graph.errors import MissingDependency, ReadError
+from partita.graph.graph import Graph
+from partita.graph.readers.torch_ops import translations
+from partita.graph.types import TensorType, numpy_dtype
 
 if TYPE_CHECKING:
     import torch
     from onnx import ModelProto
 
-    from graph.node import Node
+    from partita.graph.node import Node
 
     TorchSource: TypeAlias = torch.nn.Module | torch.export.ExportedProgram
 
@@ -52,7 +52,7 @@ def from_torch(
     """
     model = export(module, example_inputs, opset=opset, dynamic_shapes=dynamic_shapes)
     # Deferred: the ONNX reader loads onnx, and importing the front door must not.
-    from graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx
 
     model.graph.name = name or type(module).__name__
     return _as_torch_computes(load_onnx(model))
@@ -143,8 +143,8 @@ def _as_torch_computes(graph: Graph) -> Graph:
 
     torch aligns corners by the sizes of the image and of the result, ONNX's reference by the scale, which may make no whole size.
     The sign of NaN is 0 in torch, and NaN in ONNX."""
-    from graph.build import constant, op
-    from graph.rewrite import Rewriter, map_bodies, rewrite
+    from partita.graph.build import constant, op
+    from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         rebuilt = map_bodies(rewriter.rebuilt(node), _as_torch_computes)

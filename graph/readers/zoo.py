@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.errors import ReadError, did_you_mean
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.node import CONSTANT, Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType
+from partita.graph.errors import ReadError, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import CONSTANT, Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
 
 Weights = dict[str, np.ndarray]
 """Arrays by the name of the value that they stand for."""
@@ -49,7 +49,7 @@ def _folder() -> Path:
 
 
 def _light(name: str) -> Graph:
-    from graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx
 
     return load_onnx(_folder() / f"light_{name}.onnx")
 

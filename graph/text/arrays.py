@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import WriteError
-from graph.text.digests import digest, raw_bytes
-from graph.text.words import quoted, quoted_bytes
-from graph.types import Array, TensorType, dtype_name, numpy_dtype
+from partita.graph.errors import WriteError
+from partita.graph.text.digests import digest, raw_bytes
+from partita.graph.text.words import quoted, quoted_bytes
+from partita.graph.types import Array, TensorType, dtype_name, numpy_dtype
 
 PACKED = 64
 """Arrays with more elements than this are written in base64 where every array is written in full."""

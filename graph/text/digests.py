@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.sparse import SparseTensor
-from graph.types import Array, dtype_name
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import Array, dtype_name
 
 DIGITS = 20
 """How many hexadecimal digits of the SHA-256 sum a reference shows."""

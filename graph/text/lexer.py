@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from graph.errors import ReadError
+from partita.graph.errors import ReadError
 
 _TOKEN = re.compile(
     r"""(?:[ \t\r\n]|//[^\n]*)*

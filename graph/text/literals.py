@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import WriteError
-from graph.node import Body
-from graph.sparse import SparseTensor
-from graph.text.arrays import array_type, print_payload
-from graph.text.words import quoted, quoted_bytes, word
-from graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from partita.graph.errors import WriteError
+from partita.graph.node import Body
+from partita.graph.sparse import SparseTensor
+from partita.graph.text.arrays import array_type, print_payload
+from partita.graph.text.words import quoted, quoted_bytes, word
+from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 MAX_NESTING = 32
 """How deep graphs, lists and types may stand inside each other."""

@@ -1,4 +1,4 @@
-"""Reading a graph from text: what `graph.text.printer` writes, and what people write by hand."""
+"""Reading a graph from text: what `partita.graph.text.printer` writes, and what people write by hand."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import ReadError
-from graph.graph import DEFAULT_OPSET, Graph
-from graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
-from graph.pauses import collector_paused
-from graph.text.arrays import array_type
-from graph.text.parts import PartReader
-from graph.text.scope import Scope
-from graph.types import Type
+from partita.graph.errors import ReadError
+from partita.graph.graph import DEFAULT_OPSET, Graph
+from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, next_place
+from partita.graph.pauses import collector_paused
+from partita.graph.text.arrays import array_type
+from partita.graph.text.parts import PartReader
+from partita.graph.text.scope import Scope
+from partita.graph.types import Type
 
 
 def parse(text: str, constants: Graph | Mapping[str, np.ndarray[Any, Any]] | None = None) -> Graph:

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from graph.graph import Graph
-from graph.node import NOTHING, Node, NodeEntry, frozen_attrs
-from graph.text.reader import Reader
-from graph.text.scope import Scope
-from graph.types import Type
+from partita.graph.graph import Graph
+from partita.graph.node import NOTHING, Node, NodeEntry, frozen_attrs
+from partita.graph.text.reader import Reader
+from partita.graph.text.scope import Scope
+from partita.graph.types import Type
 
 
 class Tail:

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.nested import bodies_of
-from graph.node import Node, NodeEntry
-from graph.text.arrays import array_type, print_payload
-from graph.text.literals import MAX_NESTING, print_type, print_value
-from graph.text.words import quoted, word
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.text.arrays import array_type, print_payload
+from partita.graph.text.literals import MAX_NESTING, print_type, print_value
+from partita.graph.text.words import quoted, word
 
 BIG = 16
 """Arrays with more elements than this are printed as a reference, `#hash`."""

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.sparse import SparseTensor
-from graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
-from graph.text.digests import arrays_in, digest, remembered
-from graph.text.lexer import Lexer
-from graph.text.literals import MAX_NESTING
-from graph.text.words import unquoted, unquoted_bytes
-from graph.types import (
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.sparse import SparseTensor
+from partita.graph.text.arrays import array_type, element_count, from_base64, from_numbers, shaped
+from partita.graph.text.digests import arrays_in, digest, remembered
+from partita.graph.text.lexer import Lexer
+from partita.graph.text.literals import MAX_NESTING
+from partita.graph.text.words import unquoted, unquoted_bytes
+from partita.graph.types import (
     DTYPE_NAMES,
     Array,
     Dim,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graph.node import Node, NodeEntry
-from graph.text.lexer import Lexer
+from partita.graph.node import Node, NodeEntry
+from partita.graph.text.lexer import Lexer
 
 
 class Scope:

@@ -1,5 +1,5 @@
 """Writers: from graphs to files and other programs' models."""
 
-from graph.writers.onnx import save
+from partita.graph.writers.onnx import save
 
 __all__ = ["save"]

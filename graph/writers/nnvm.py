@@ -1,4 +1,4 @@
-"""Writing NNVM's JSON form (see `graph.nnvm`)."""
+"""Writing NNVM's JSON form (see `partita.graph.nnvm`)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from graph import nnvm
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.nested import bodies_of
-from graph.node import Node, NodeEntry
-from graph.text.literals import MAX_NESTING, print_array, print_type, print_value
-from graph.text.words import quoted
-from graph.types import TensorType
+from partita.graph import nnvm
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.nested import bodies_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.text.literals import MAX_NESTING, print_array, print_type, print_value
+from partita.graph.text.words import quoted
+from partita.graph.types import TensorType
 
 
 def to_nnvm_json(graph: Graph) -> str:
-    """The graph as JSON text, with its arrays inside. `graph.readers.nnvm.from_nnvm_json` reads it back exactly. Linear."""
+    """The graph as JSON text, with its arrays inside. `from_nnvm_json` reads it back exactly. Linear."""
     return json.dumps(_Writer().graph(graph, 0), indent=1)
 
 

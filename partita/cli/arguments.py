@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from accelerators.interface.device_list import DEFAULT
-from graph.errors import PartitaError, did_you_mean
-from graph.types import Dim
+from partita.accelerators.interface.device_list import DEFAULT
 from partita.cli.images import NORMALIZE
 from partita.compare import PRECISIONS
+from partita.graph.errors import PartitaError, did_you_mean
+from partita.graph.types import Dim
 
 NEVER = "never"
 """What --fail-on takes for no condition at all."""
@@ -189,8 +189,8 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
         (config.setdefault(device, {}) if device else shared)[key] = value
     if not shared:
         return config
-    from accelerators.interface.device_list import asked_devices
-    from accelerators.interface.settings import HETERO_KEYS
+    from partita.accelerators.interface.device_list import asked_devices
+    from partita.accelerators.interface.settings import HETERO_KEYS
 
     asked = {
         device.label: device.accelerator.get_metric("SUPPORTED_CONFIG_KEYS")

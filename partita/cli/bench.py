@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import partita as pt
-from accelerators.interface.device_list import DEFAULT
+from partita.accelerators.interface.device_list import DEFAULT
 from partita.cli import exits
 from partita.cli.arguments import (
     add_count,

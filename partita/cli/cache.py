@@ -8,12 +8,12 @@ from pathlib import Path
 
 import attrs
 
-from accelerators.cache import CacheEntry, clear, default_folder, list_entries
-from graph.errors import ReadError
-from graph.summary import size_text
-from graph.words import counted
+from partita.accelerators.cache import CacheEntry, clear, default_folder, list_entries
 from partita.cli import exits
 from partita.cli.screen import Screen, table
+from partita.graph.errors import ReadError
+from partita.graph.summary import size_text
+from partita.graph.words import counted
 
 EXAMPLE = """\
   partita cache ls

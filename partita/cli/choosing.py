@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 import partita as pt
-from graph.errors import did_you_mean
 from partita.cli.arguments import Usage, add_count, add_placing, names, placing_of
 from partita.cli.plugins import blaming, load_plugin
 from partita.cli.screen import Screen
+from partita.graph.errors import did_you_mean
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import attrs
 
 import partita as pt
-from accelerators.running.profile import PLAIN
-from graph.words import counted
+from partita.accelerators.running.profile import PLAIN
 from partita.by_layer import Layer, Side, compare_layers, compare_outputs, matched_outputs
 from partita.cli import exits
 from partita.cli.arguments import (
@@ -27,6 +26,7 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import is_package, load_model, model_inputs
 from partita.cli.screen import Screen, table
+from partita.graph.words import counted
 
 SHOWN = 8
 """The outputs that a warning lists."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import partita as pt
-from accelerators.interface.device_list import asked_devices
-from graph.summary import size_text
+from partita.accelerators.interface.device_list import asked_devices
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, config_of, placing_of
 from partita.cli.models import compiled, key_of, load_graph, writable
 from partita.cli.screen import Screen
+from partita.graph.summary import size_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def _why(model: pt.CompiledModel) -> list[str]:
     """What is known of how it was compiled, and the second level of each subgraph."""
-    from accelerators.building.report import CompileReport
+    from partita.accelerators.building.report import CompileReport
 
     stories = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
     return stories + [f"{name}: {level}" for name, level in model.fusions.items()]
@@ -70,7 +70,7 @@ def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mappin
 
 def report_lines(model: pt.CompiledModel) -> list[Table | str]:
     """What was compiled, and what moved or was noted, to be shown."""
-    from accelerators.building.report import CompileReport, move_lines
+    from partita.accelerators.building.report import CompileReport, move_lines
 
     report = model.report
     if not isinstance(report, CompileReport):

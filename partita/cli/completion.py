@@ -17,7 +17,7 @@ class Complete(argparse.Action):
         try:
             import shtab
         except ImportError:
-            from graph.errors import MissingDependency
+            from partita.graph.errors import MissingDependency
 
             raise MissingDependency("shtab", "completion", "writing the completion for a shell") from None
         for action in _actions(parser):

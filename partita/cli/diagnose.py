@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 import partita as pt
-from accelerators.process.atomic import replacing
+from partita.accelerators.process.atomic import replacing
 from partita.cli import exits
 from partita.cli.arguments import add_count, add_devices, add_inputs, add_model, config_of, positive, precise
 from partita.cli.inputs import read_inputs

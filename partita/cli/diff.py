@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Compare the pages."""
-    from accelerators.process.atomic import write_text
+    from partita.accelerators.process.atomic import write_text
     from partita.page.differences import compared
     from partita.page.reading import read_page
     from partita.page.writing import scene_text

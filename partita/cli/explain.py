@@ -7,14 +7,14 @@ from __future__ import annotations
 import argparse
 
 import partita as pt
-from accelerators.interface.device_list import asked_devices
-from accelerators.interface.second_level import SecondLevel
-from graph.errors import GraphError, did_you_mean
+from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.second_level import SecondLevel
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
 from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen
+from partita.graph.errors import GraphError, did_you_mean
 
 EXAMPLE = """\
   partita explain zoo:resnet50 n3 --devices HETERO:cpu,reference
@@ -127,7 +127,7 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
     """From the words that the exporter left; nothing is loaded."""
-    from accelerators.package.imported_report import ImportedReport, read_report
+    from partita.accelerators.package.imported_report import ImportedReport, read_report
 
     with reading_package(arguments) as package:
         why = ImportedReport(read_report(package)).why(arguments.node)

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import InputError
-from graph.errors import MissingDependency, ReadError
-from graph.types import TensorType, Type
+from partita.accelerators.errors import InputError
+from partita.graph.errors import MissingDependency, ReadError
+from partita.graph.types import TensorType, Type
 
 IMAGES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """The endings of the names of image files."""

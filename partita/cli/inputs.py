@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import InputError
-from graph.errors import ReadError
-from graph.readers.arrays import NUMBERS, ZIP, read_npy, read_npz
-from graph.types import TensorType, Type
+from partita.accelerators.errors import InputError
 from partita.cli.images import IMAGES, read_image
+from partita.graph.errors import ReadError
+from partita.graph.readers.arrays import NUMBERS, ZIP, read_npy, read_npz
+from partita.graph.types import TensorType, Type
 
 _KINDS = NUMBERS + "cSU"
 """The kinds of element types that an input may have: text too."""

@@ -10,15 +10,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import partita as pt
-from graph.flops import Flops, count_flops, count_text
-from graph.pauses import collector_paused
-from graph.summary import Summary, size_text, summarize, summary_table
-from graph.types import TensorType
-from graph.words import counted
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.models import load_graph, reading_package, takes_package
 from partita.cli.screen import Screen, table
+from partita.graph.flops import Flops, count_flops, count_text
+from partita.graph.pauses import collector_paused
+from partita.graph.summary import Summary, size_text, summarize, summary_table
+from partita.graph.types import TensorType
+from partita.graph.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

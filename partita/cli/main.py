@@ -23,8 +23,8 @@ from partita.cli.screen import DEBUG, Screen
 from partita.cli.verbose import told
 
 if TYPE_CHECKING:
-    from graph.errors import PartitaError
     from partita.cli.arguments import Usage
+    from partita.graph.errors import PartitaError
 
 VERBS = (
     "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
@@ -86,7 +86,7 @@ def _ended_as_by_error() -> Iterator[None]:
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
     """Run the verb. Models may come from anybody, so a crash of ONNX's inference is an error like any other."""
-    from passes import settings
+    from partita.passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
     try:
@@ -131,8 +131,8 @@ def _needed(first: str) -> Sequence[str]:
         return VERBS
     if first == "--version":
         return ()
-    from graph.errors import did_you_mean
     from partita.cli.arguments import Usage
+    from partita.graph.errors import did_you_mean
 
     if first.startswith("-"):
         raise Usage(f"a verb comes first, not {first!r}", remedy="See partita --help")
@@ -226,8 +226,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _failed(error: Exception, screen: Screen, debug: bool) -> int:
     """One message, and the exit status that goes with it."""
-    from graph.errors import PartitaError
     from partita.cli.arguments import Usage
+    from partita.graph.errors import PartitaError
 
     known = isinstance(error, (PartitaError, OSError))
     if debug or not known:

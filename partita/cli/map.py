@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from accelerators.capsules.array_files import write_arrays
-from accelerators.process.atomic import replacing
-from graph.errors import ReadError, WriteError
-from graph.words import counted
+from partita.accelerators.capsules.array_files import write_arrays
+from partita.accelerators.process.atomic import replacing
 from partita.cli import exits
 from partita.cli.arguments import add_devices, add_model, at_least, config_of, precise
 from partita.cli.images import IMAGES, NORMALIZE
@@ -25,6 +23,8 @@ from partita.cli.inputs import read_inputs
 from partita.cli.models import load_model
 from partita.cli.parquet import Table
 from partita.cli.screen import Screen
+from partita.graph.errors import ReadError, WriteError
+from partita.graph.words import counted
 
 EXAMPLE = """\
   partita map zoo:squeezenet --input photos --output answers

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.device_list import DEFAULT, asked_devices
-from accelerators.interface.settings import read_config
-from accelerators.running.inputs import InputChecker
-from graph.errors import PartitaError, ReadError, WriteError
-from graph.graph import NOTES
-from graph.readers import holds_torch
-from graph.types import Dim, TensorType
+from partita.accelerators.interface.device_list import DEFAULT, asked_devices
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.running.inputs import InputChecker
 from partita.cli.arguments import Usage, placing_of
 from partita.cli.inputs import read_inputs
 from partita.cli.screen import Screen
+from partita.graph.errors import PartitaError, ReadError, WriteError
+from partita.graph.graph import NOTES
+from partita.graph.readers import holds_torch
+from partita.graph.types import Dim, TensorType
 from partita.unplacing import unplaced
 
 if TYPE_CHECKING:
-    from accelerators.package.container import Package
+    from partita.accelerators.package.container import Package
 
 PACKAGE = ".partita"
 """The ending of the names of files that `partita compile` writes."""
@@ -68,7 +68,7 @@ def takes_package(arguments: argparse.Namespace) -> bool:
 def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
     """A compiled model to look into, its checksum (and signature, with --key) verified and nothing loaded; what it does not hold
     is an error that says so."""
-    from accelerators.package.container import Package, checked_key
+    from partita.accelerators.package.container import Package, checked_key
 
     path = arguments.model
     try:

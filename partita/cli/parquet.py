@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import InputError
-from graph.errors import MissingDependency, ReadError
-from graph.types import TensorType, Type
-from graph.words import first_line
+from partita.accelerators.errors import InputError
 from partita.cli.inputs import Specs, fitted, listed
+from partita.graph.errors import MissingDependency, ReadError
+from partita.graph.types import TensorType, Type
+from partita.graph.words import first_line
 
 ROWS = 64
 """Rows that are read at once."""

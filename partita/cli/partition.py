@@ -7,13 +7,13 @@ from __future__ import annotations
 import argparse
 
 import partita as pt
-from accelerators.process.atomic import write_text
-from graph.words import counted
+from partita.accelerators.process.atomic import write_text
 from partita.cli import exits
 from partita.cli.arguments import add_model
 from partita.cli.choosing import Partitioned, add_choice, partition
 from partita.cli.models import load_graph, writable
 from partita.cli.screen import Screen
+from partita.graph.words import counted
 
 EXAMPLE = """\
   partita partition zoo:resnet50 --devices HETERO:cpu,reference -o partitioned.onnx --report page.html
@@ -77,10 +77,10 @@ def _write(name: str, path: str, partitioned: Partitioned) -> None:
     elif name == "plan":
         write_text(path, partitioned.report.plan.to_json())
     elif name == "dot":
-        from graph.pictures import to_dot
+        from partita.graph.pictures import to_dot
 
         write_text(path, to_dot(partitioned.graph))
     else:
-        from graph.pictures.layered import layered_svg
+        from partita.graph.pictures.layered import layered_svg
 
         write_text(path, layered_svg(partitioned.graph))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import partita as pt
-from graph.errors import ReadError, did_you_mean
+from partita.graph.errors import ReadError, did_you_mean
 
 MODULE = "partita_plugin"
 """The beginning of the name under which a plugin file is loaded as a module; the file's name follows."""

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from accelerators.precision.calibration import METHODS
-from accelerators.precision.lowered_ops import PRECISIONS
-from accelerators.process.atomic import replacing
-from graph.errors import ReadError
+from partita.accelerators.precision.calibration import METHODS
+from partita.accelerators.precision.lowered_ops import PRECISIONS
+from partita.accelerators.process.atomic import replacing
 from partita.cli import exits
 from partita.cli.arguments import (
     add_count,
@@ -31,6 +30,7 @@ from partita.cli.arguments import (
 )
 from partita.cli.models import compiled, load_graph, model_inputs, writable
 from partita.cli.screen import Screen
+from partita.graph.errors import ReadError
 
 EXAMPLE = """\
   partita precision zoo:squeezenet --devices cpu --tolerance 0.05 -o lowered.onnx

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.device_list import asked_devices
-from accelerators.process.atomic import replacing
-from accelerators.running.real_runs import Timeline
-from graph.errors import WriteError
+from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.running.real_runs import Timeline
 from partita.cli import exits
 from partita.cli.arguments import (
     add_count,
@@ -37,6 +36,7 @@ from partita.cli.compile import report_lines
 from partita.cli.models import load_model, model_inputs, read_graph, writable
 from partita.cli.screen import Screen, table
 from partita.compare import Difference, compare
+from partita.graph.errors import WriteError
 from partita.unplacing import unplaced
 
 CONDITIONS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from graph.graph import Graph
-from graph.interpret import last_reads
-from graph.node import Node, NodeEntry
+from partita.graph.graph import Graph
+from partita.graph.interpret import last_reads
+from partita.graph.node import Node, NodeEntry
 from partita.insight.trusted import Trusted
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.running.inputs import InputChecker
-from graph.graph import Graph
+from partita.accelerators.running.inputs import InputChecker
+from partita.graph.graph import Graph
 
 
 def call_arrays(graph: Graph, call: Any, seed: int = 0) -> list[Any]:

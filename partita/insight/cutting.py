@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from partition.bodies import build_body, draft_body, find_exits
-from partition.op_index import build_op_index
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.partition.bodies import build_body, draft_body, find_exits
+from partita.partition.op_index import build_op_index
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -8,20 +8,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators import AcceleratorError, CompiledModel, compile, query
-from accelerators.building.units import Unit, compile_unit
-from accelerators.errors import BadConfig, CompileError, RunError
-from accelerators.interface.device_list import DEFAULT, Device, asked_devices
-from accelerators.interface.settings import read_config
-from accelerators.process.ending import at_a_device
-from accelerators.running.multi import MultiModel
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.node import Node, NodeEntry
-from graph.words import counted
+from partita.accelerators import AcceleratorError, CompiledModel, compile, query
+from partita.accelerators.building.units import Unit, compile_unit
+from partita.accelerators.errors import BadConfig, CompileError, RunError
+from partita.accelerators.interface.device_list import DEFAULT, Device, asked_devices
+from partita.accelerators.interface.settings import read_config
+from partita.accelerators.process.ending import at_a_device
+from partita.accelerators.running.multi import MultiModel
 from partita.by_layer import Layer
 from partita.compare import PRECISIONS, Difference, check_tolerance, compare
 from partita.device_keys import with_key
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.node import Node, NodeEntry
+from partita.graph.words import counted
 from partita.insight.borders import TrustedWalk
 from partita.insight.call import call_arrays
 from partita.insight.diagnosis import ADDED, MANY, Diagnosis, Fault, SubgraphCheck
@@ -40,8 +40,8 @@ from partita.insight.trial import (
     tried_unit,
 )
 from partita.insight.trusted import Trusted, first_not_finite, is_finite
-from partition import AffinityProperty
-from passes import apply_pass
+from partita.partition import AffinityProperty
+from partita.passes import apply_pass
 
 HALF = 65504.0
 """The largest number of float16."""

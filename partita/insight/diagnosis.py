@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.interface.device_list import Device
-from graph.graph import Graph
-from graph.words import counted, first_of
+from partita.accelerators.interface.device_list import Device
 from partita.by_layer import Layer
 from partita.compare import Difference
+from partita.graph.graph import Graph
+from partita.graph.words import counted, first_of
 from partita.insight.error_plot import error_plot
 from partita.insight.trial import RIGHT
 

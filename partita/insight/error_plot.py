@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from graph.words import in_xml, shortened
 from partita.by_layer import Layer
+from partita.graph.words import in_xml, shortened
 
 ROW, LABEL, WIDTH = 18, 260, 420
 """The height of a row, the width of the names, and that of the bars, in pixels."""

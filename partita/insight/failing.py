@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from accelerators import AcceleratorError
-from graph.graph import Graph
+from partita.accelerators import AcceleratorError
+from partita.graph.graph import Graph
 from partita.insight.reducing import Fails, write_candidate
 
 MODEL, INPUTS = "{model}", "{inputs}"

@@ -13,20 +13,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators import AcceleratorError
-from accelerators.capsules.array_files import write_arrays
-from accelerators.errors import BadConfig
-from accelerators.process.ending import at_a_device
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import NodeEntry
-from graph.words import counted
-from graph.writers import save
+from partita.accelerators import AcceleratorError
+from partita.accelerators.capsules.array_files import write_arrays
+from partita.accelerators.errors import BadConfig
+from partita.accelerators.process.ending import at_a_device
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import NodeEntry
+from partita.graph.words import counted
+from partita.graph.writers import save
 from partita.insight.call import call_arrays
 from partita.insight.cutting import Cutter
 from partita.insight.shrinking import smaller_arrays, with_sizes
 from partita.insight.trusted import Trusted
-from passes import apply_pass
+from partita.passes import apply_pass
 
 Fails = Callable[[Graph, Mapping[str, Any]], bool]
 """Says of a graph, and of arrays by the names of its inputs, whether it still fails."""

@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.infer import infer
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.infer import infer
 
 
 def smaller_arrays(graph: Graph, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

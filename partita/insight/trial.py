@@ -8,24 +8,24 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import HOST
-from accelerators.building.units import Unit, compile_unit
-from accelerators.errors import CompileError, RunError
-from accelerators.interface.device_list import Device
-from graph.build import constant
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import CONSTANT, Node, NodeEntry
-from graph.ops.schemas import is_random
-from graph.rewrite import Rewriter
-from graph.types import TensorType
+from partita.accelerators.arrays.layout import HOST
+from partita.accelerators.building.units import Unit, compile_unit
+from partita.accelerators.errors import CompileError, RunError
+from partita.accelerators.interface.device_list import Device
 from partita.by_layer import Layer, is_numeric, layer_of
 from partita.compare import STEPS, Difference, compare, tolerance_of
+from partita.graph.build import constant
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import CONSTANT, Node, NodeEntry
+from partita.graph.ops.schemas import is_random
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
 from partita.insight.cutting import Cut, Cutter
 from partita.insight.trusted import is_finite
-from passes.deciding import deciding, deciding_inputs
-from passes.infer import infer
+from partita.passes.deciding import deciding, deciding_inputs
+from partita.passes.infer import infer
 
 RIGHT, WRONG, NAN, INFINITE, VARIES, RAISES, UNCOMPILED = (
     "right", "wrong numbers", "NaN", "infinity", "not deterministic", "fails while it runs", "does not compile"

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.compiling import compile as compile_model
-from graph.graph import Graph
-from graph.node import NodeEntry
+from partita.accelerators.compiling import compile as compile_model
+from partita.graph.graph import Graph
+from partita.graph.node import NodeEntry
 from partita.unplacing import unplaced
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.errors import BadConfig, InputError
-from accelerators.importing import import_model
-from accelerators.interface.keys import Key, callback, optional, positive
-from accelerators.running.compiled_model import CompiledModel
-from accelerators.running.inputs import InputChecker
+from partita.accelerators.errors import BadConfig, InputError
+from partita.accelerators.importing import import_model
+from partita.accelerators.interface.keys import Key, callback, optional, positive
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.accelerators.running.inputs import InputChecker
 from partita.mapping.on_ray import ray_results
 from partita.mapping.processes import Crew
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 import partita as pt
-from graph.logs import logger
+from partita.graph.logs import logger
 
 
 def main() -> None:

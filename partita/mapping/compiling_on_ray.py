@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.cache.folder import chosen_folder
-from accelerators.cache.store import Store
-from accelerators.errors import CompileError
-from graph.logs import logger
-from graph.words import first_line
+from partita.accelerators.cache.folder import chosen_folder
+from partita.accelerators.cache.store import Store
+from partita.accelerators.errors import CompileError
+from partita.graph.logs import logger
+from partita.graph.words import first_line
 from partita.mapping.on_ray import RESTARTS, call_by_name, connected, folders_of_ray
-from passes.python_child import environment, module_command
+from partita.passes.python_child import environment, module_command
 
 CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
 """How the setting is spelled that names a folder: workers do not share it."""

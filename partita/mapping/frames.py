@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from accelerators.errors import NotSupported
-from graph.types import numpy_dtype
+from partita.accelerators.errors import NotSupported
+from partita.graph.types import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

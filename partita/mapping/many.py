@@ -11,17 +11,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from accelerators.compiling import compile as compiled
-from accelerators.errors import BadConfig, CompileError
-from accelerators.interface.device_list import asked_devices
-from accelerators.interface.keys import Key, optional, positive
-from accelerators.process.thread_pool import Pool
-from accelerators.running.compiled_model import CompiledModel
-from graph.graph import Graph
-from graph.readers import load
-from graph.writers import save
+from partita.accelerators.compiling import compile as compiled
+from partita.accelerators.errors import BadConfig, CompileError
+from partita.accelerators.interface.device_list import asked_devices
+from partita.accelerators.interface.keys import Key, optional, positive
+from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.graph import Graph
+from partita.graph.readers import load
+from partita.graph.writers import save
 from partita.mapping.compiling_on_ray import SHOWN, compile_on_ray, without_folders
-from passes.python_child import environment, module_command
+from partita.passes.python_child import environment, module_command
 
 EXECUTORS = ("processes", "ray", "serial")
 

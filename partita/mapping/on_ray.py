@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
-from graph.errors import MissingDependency
-from graph.words import first_line
+from partita.accelerators.errors import RunError
+from partita.graph.errors import MissingDependency
+from partita.graph.words import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
-from passes.python_child import ROOT, search_path
+from partita.passes.python_child import ROOT, search_path
 
 RESTARTS = 3
 """So often an input is given to another worker where one ended on it."""

@@ -11,13 +11,13 @@ from itertools import chain
 
 import attrs
 
-from accelerators.errors import NotSupported, RunError
-from accelerators.process.forking import Guard
-from graph.logs import logger
-from graph.words import first_line
+from partita.accelerators.errors import NotSupported, RunError
+from partita.accelerators.process.forking import Guard
+from partita.graph.logs import logger
+from partita.graph.words import first_line
 from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 from partita.mapping.frames import Frame, frame_of, read_frame
-from passes.python_child import environment, module_command
+from partita.passes.python_child import environment, module_command
 
 Result = dict[str, Array] | BaseException
 """The outputs of a call by name, or what went wrong."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.errors import GraphError, PartitaError
-from graph.graph import Graph
-from graph.readers import load
-from graph.types import Dim, TensorType
-from passes import apply_pass
+from partita.graph.errors import GraphError, PartitaError
+from partita.graph.graph import Graph
+from partita.graph.readers import load
+from partita.graph.types import Dim, TensorType
+from partita.passes import apply_pass
 
 
 def batched(graph: Graph, batch: int) -> Graph:
     """The graph with another first size: that of each input whose first size is the first input's, or open."""
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     proto = to_model(graph)
     shapes = _with_batch(graph, batch)

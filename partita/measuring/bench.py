@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators import AcceleratorError, CompiledModel, InputError, import_model
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.readers import load
-from graph.words import counted
+from partita.accelerators import AcceleratorError, CompiledModel, InputError, import_model
 from partita.compare import PRECISIONS
 from partita.device_keys import with_key
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.readers import load
+from partita.graph.words import counted
 from partita.measuring.batched import batched
 from partita.measuring.bench_report import BenchReport, report
 from partita.measuring.contender import Rival, compiled, contender, named, shared

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from accelerators import Profile
-from graph.words import counted
+from partita.accelerators import Profile
 from partita.compare import Difference
+from partita.graph.words import counted
 from partita.measuring.contender import Contender
 from partita.measuring.rounds import Effort
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from accelerators import AcceleratorError, CompiledModel, compile
-from accelerators.interface.device_list import DEFAULT
-from graph.graph import Graph
+from partita.accelerators import AcceleratorError, CompiledModel, compile
+from partita.accelerators.interface.device_list import DEFAULT
 from partita.compare import Difference
 from partita.device_keys import with_key
+from partita.graph.graph import Graph
 
 Call = Callable[[Mapping[str, Any]], Sequence[Any]]
 """Gets arrays by the names of the model's inputs, and gives the outputs in order."""

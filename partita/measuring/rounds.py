@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators import RunError
-from accelerators.process.settling import settle
-from graph.errors import PartitaError
-from graph.words import counted
+from partita.accelerators import RunError
+from partita.accelerators.process.settling import settle
 from partita.compare import compare
+from partita.graph.errors import PartitaError
+from partita.graph.words import counted
 from partita.measuring.contender import Call, Contender
 
 BLOCK_SECONDS = 0.03

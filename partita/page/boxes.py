@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, Type
-from graph.words import counted
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, Type
+from partita.graph.words import counted
 from partita.page.scene import NOWHERE, Item, Value
 
 MOST_OPS = 60_000

@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from accelerators import CompiledModel, Placement, Profile
-from accelerators.building.report import CompileReport, move_lines
-from accelerators.running.real_runs import Timeline
-from graph.errors import GraphError, PartitaError
-from graph.graph import Graph
-from graph.summary import summarize
+from partita.accelerators import CompiledModel, Placement, Profile
+from partita.accelerators.building.report import CompileReport, move_lines
+from partita.accelerators.running.real_runs import Timeline
+from partita.graph.errors import GraphError, PartitaError
+from partita.graph.graph import Graph
+from partita.graph.summary import summarize
 from partita.page.boxes import Boxes, count_ops
 from partita.page.kernels import add_kernels
 from partita.page.real_runs import laps_of, seen_of
@@ -21,9 +21,9 @@ from partita.page.scene import NOWHERE, Bar, Refusal, Scene, Subgraph, Wall
 from partita.page.sections import add_sections, open_some
 from partita.page.times import add_times
 from partita.page.transfers import OUTSIDE, transfers
-from partition import AffinityProperty, PartitionReport, Plan
-from passes import apply_pass
-from passes.registry import REPORT
+from partita.partition import AffinityProperty, PartitionReport, Plan
+from partita.passes import apply_pass
+from partita.passes.registry import REPORT
 
 Subject = Graph | Plan | Placement | CompiledModel
 """The kinds of objects that a page can show."""

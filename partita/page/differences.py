@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from graph.words import counted
+from partita.graph.words import counted
 from partita.page.scene import NOWHERE, Change, Scene
 
 MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators import CompiledModel
-from accelerators.errors import MEND, DeviceMistake
-from accelerators.interface.compile_story import KernelWork
-from accelerators.running.profile import PLAIN
-from graph.words import in_code
+from partita.accelerators import CompiledModel
+from partita.accelerators.errors import MEND, DeviceMistake
+from partita.accelerators.interface.compile_story import KernelWork
+from partita.accelerators.running.profile import PLAIN
+from partita.graph.words import in_code
 from partita.page.boxes import Boxes
 from partita.page.scene import Item
 from partita.page.sections import children

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.process.regular import open_regular
-from graph.errors import GraphError
+from partita.accelerators.process.regular import open_regular
+from partita.graph.errors import GraphError
 from partita.page.scene import RECORDS, Item, Scene
 
 BEGIN, END = '<script type="application/json" id="scene">', "</script>"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accelerators.running.real_runs import Timeline
-from accelerators.running.recorded import Recorded
+from partita.accelerators.running.real_runs import Timeline
+from partita.accelerators.running.recorded import Recorded
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Lap, Probe, Seen
 

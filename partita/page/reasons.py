@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from accelerators.placement.placement import Placement
+from partita.accelerators.placement.placement import Placement
 from partita.page.scene import Refusal, Wall
-from partition import PartitionReport
+from partita.partition import PartitionReport
 
 MOST_WAYS = 20
 """The number of borders for which the way of the cycle is searched; each search is linear."""

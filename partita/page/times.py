@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from accelerators.running.profile import EXECUTED, Profile, Row, Span
+from partita.accelerators.running.profile import EXECUTED, Profile, Row, Span
 from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item
 

@@ -11,9 +11,9 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from accelerators import Placement, Profile
-from accelerators.process.atomic import write_text
-from accelerators.running.real_runs import Timeline
+from partita.accelerators import Placement, Profile
+from partita.accelerators.process.atomic import write_text
+from partita.accelerators.running.real_runs import Timeline
 from partita.page.collect import Subject, collect
 from partita.page.differences import compared
 from partita.page.reading import read_page

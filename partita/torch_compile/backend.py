@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from accelerators.process.forking import Guard
-from graph.logs import logger
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.forking import Guard
+from partita.graph.logs import logger
 from partita.torch_compile.captured import let_go_of_tensors, powers_of_negatives
 from partita.torch_compile.graph_call import GraphCall
 from partita.torch_compile.splitting import split

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from graph.build import constant
-from graph.errors import PartitaError, ReadError
-from graph.graph import Graph
-from graph.node import Node
-from graph.readers.torch import first_lines, from_torch, lost, quiet_exporter
-from graph.rewrite import Rewriter, rewrite
+from partita.graph.build import constant
+from partita.graph.errors import PartitaError, ReadError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.readers.torch import first_lines, from_torch, lost, quiet_exporter
+from partita.graph.rewrite import Rewriter, rewrite
 from partita.torch_compile.captured import Captured, results_of
 from partita.torch_compile.constants import is_constant
 from partita.torch_compile.layouts import base_of, is_number, order_of, repeated_of

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from accelerators.compiling import compile as compiled
-from accelerators.process.forking import Guard
-from accelerators.running.compiled_model import CompiledModel
-from graph.logs import logger
+from partita.accelerators.compiling import compile as compiled
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.running.compiled_model import CompiledModel
+from partita.graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.constants import Constants
 from partita.torch_compile.exporting import Exported, NotExported, SizesFixed, export_graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from graph.logs import logger
+from partita.graph.logs import logger
 from partita.torch_compile.captured import Captured
 from partita.torch_compile.exporting import NotExported, export_graph
 from partita.torch_compile.graph_call import GraphCall

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.types import numpy_dtype
+from partita.graph.types import numpy_dtype
 
 if TYPE_CHECKING:
     import torch

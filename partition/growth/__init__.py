@@ -4,12 +4,12 @@
 edge. All keep the whole partition acyclic, with the groups that are fixed already.
 """
 
-from partition.growth.bonds import join_bonded
-from partition.growth.largest import largest
-from partition.growth.observer import BothObservers, SeedObserver, WalkObserver
-from partition.growth.seed import Repair, seed
-from partition.growth.walk import FilterError, Selector, walk
-from partition.growth.waves import waves
+from partita.partition.growth.bonds import join_bonded
+from partita.partition.growth.largest import largest
+from partita.partition.growth.observer import BothObservers, SeedObserver, WalkObserver
+from partita.partition.growth.seed import Repair, seed
+from partita.partition.growth.walk import FilterError, Selector, walk
+from partita.partition.growth.waves import waves
 
 __all__ = [
     "BothObservers",

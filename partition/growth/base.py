@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from partition.growth.forest import earliest_consumers, latest_producers
-from partition.growth.labels import Color, Preds
+from partita.partition.growth.forest import earliest_consumers, latest_producers
+from partita.partition.growth.labels import Color, Preds
 
 
 @attrs.define

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 
-from partition.growth.forest import Forest
-from partition.growth.quotient import CHUNK, Quotient
+from partita.partition.growth.forest import Forest
+from partita.partition.growth.quotient import CHUNK, Quotient
 
 HIGHEST = 1 << 60
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from partition.growth.contract import contract_all
-from partition.growth.fixed import Groups, by_size, contract_fixed
-from partition.growth.labels import Color, Preds
-from partition.growth.quotient import Quotient
+from partita.partition.growth.contract import contract_all
+from partita.partition.growth.fixed import Groups, by_size, contract_fixed
+from partita.partition.growth.labels import Color, Preds
+from partita.partition.growth.quotient import Quotient
 
 
 def join_bonded(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from partition.growth.base import Base, join
-from partition.growth.quotient import Quotient
+from partita.partition.growth.base import Base, join
+from partita.partition.growth.quotient import Quotient
 
 
 class Start(enum.IntEnum):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from graph.order import lowest_first
-from partition.growth.labels import Accept, Color, Preds
+from partita.graph.order import lowest_first
+from partita.partition.growth.labels import Accept, Color, Preds
 
 Groups = list[list[int]]
 

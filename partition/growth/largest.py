@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partition.growth.base import Base, build, components, drop_blocked
-from partition.growth.contract import Start, contract
-from partition.growth.fixed import by_size, renumbered
-from partition.growth.labels import Accept, Color, Preds, accepted_inputs, earliest_labels, latest_labels
+from partita.partition.growth.base import Base, build, components, drop_blocked
+from partita.partition.growth.contract import Start, contract
+from partita.partition.growth.fixed import by_size, renumbered
+from partita.partition.growth.labels import (
+    Accept,
+    Color,
+    Preds,
+    accepted_inputs,
+    earliest_labels,
+    latest_labels,
+)
 
 SMALL = 3_000
 """Up to this many nodes (or base groups and open edges) every start is tried."""

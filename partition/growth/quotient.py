@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from partition.growth.order import OrderList
+from partita.partition.growth.order import OrderList
 
 CHUNK = 12
 """Edges that each end of a search looks at before it is the other end's turn."""

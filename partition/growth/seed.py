@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from partition.growth.base import join
-from partition.growth.fixed import by_size, contract_fixed
-from partition.growth.labels import Accept, Color, Edges, Preds
-from partition.growth.observer import SeedObserver
+from partita.partition.growth.base import join
+from partita.partition.growth.fixed import by_size, contract_fixed
+from partita.partition.growth.labels import Accept, Color, Edges, Preds
+from partita.partition.growth.observer import SeedObserver
 
 Groups = list[list[int]]
 

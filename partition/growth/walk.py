@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from partition.growth.beyond import Beyond
-from partition.growth.fixed import contract_fixed
-from partition.growth.forest import earliest_consumers, latest_producers
-from partition.growth.labels import Edges, Preds
-from partition.growth.observer import WalkObserver
-from partition.growth.quotient import Quotient
+from partita.partition.growth.beyond import Beyond
+from partita.partition.growth.fixed import contract_fixed
+from partita.partition.growth.forest import earliest_consumers, latest_producers
+from partita.partition.growth.labels import Edges, Preds
+from partita.partition.growth.observer import WalkObserver
+from partita.partition.growth.quotient import Quotient
 
 
 class Selector(Protocol):

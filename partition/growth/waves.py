@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from partition.growth.fixed import by_size, renumbered
-from partition.growth.labels import Accept, Color, Preds, accepted_inputs
+from partita.partition.growth.fixed import by_size, renumbered
+from partita.partition.growth.labels import Accept, Color, Preds, accepted_inputs
 
 Wave = list[int]
 """The nodes of one device that run together."""

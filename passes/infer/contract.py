@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graph.build import variable
-from graph.errors import TypeMismatch
-from graph.graph import Graph
-from graph.node import Node
-from graph.single import graph_of_node
-from graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
-from graph.types import TensorType, Type
-from passes.infer.reading import REMEDY, Reading, Requirement
+from partita.graph.build import variable
+from partita.graph.errors import TypeMismatch
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.single import graph_of_node
+from partita.graph.symbols import AnySize, Sizes, Symbol, symbol, symbols_of
+from partita.graph.types import TensorType, Type
+from partita.passes.infer.reading import REMEDY, Reading, Requirement
 
 KEPT = 4096
 """The number of sets of sizes that are known to fit."""

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph.symbols import AnySize, Size, Sizes, is_at_least, scaled
-from passes.infer.rules import (
+from partita.graph.symbols import AnySize, Size, Sizes, is_at_least, scaled
+from partita.passes.infer.rules import (
     Unknown,
     alike,
     axes_of,
@@ -21,7 +21,7 @@ from passes.infer.rules import (
 )
 
 if TYPE_CHECKING:
-    from passes.infer.reading import Context
+    from partita.passes.infer.reading import Context
 
 _END = 2**31 - 1
 """A slice's end from which on it means the end of the dimension."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph.symbols import AnySize, Sizes, is_at_least
-from passes.infer.rules import Unknown, alike, one_way, rule, single
+from partita.graph.symbols import AnySize, Sizes, is_at_least
+from partita.passes.infer.rules import Unknown, alike, one_way, rule, single
 
 if TYPE_CHECKING:
-    from passes.infer.reading import Context
+    from partita.passes.infer.reading import Context
 
 _DEPTHS = "the depths of both matrices"
 _CHANNELS = "the channels of the data and of the weights"

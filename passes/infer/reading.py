@@ -12,15 +12,15 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from graph.build import constant, variable
-from graph.errors import PartitaError, TypeMismatch
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.microsoft import NoBody, body_of, is_known
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from graph.single import graph_of_node
-from graph.symbols import (
+from partita.graph.build import constant, variable
+from partita.graph.errors import PartitaError, TypeMismatch
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.microsoft import NoBody, body_of, is_known
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.graph.single import graph_of_node
+from partita.graph.symbols import (
     AnySize,
     Size,
     Sizes,
@@ -34,10 +34,10 @@ from graph.symbols import (
     symbol,
     symbols_of,
 )
-from graph.types import TensorType, Type
-from passes.infer import moves, products  # noqa: F401  they register rules
-from passes.infer.rules import RULES, Unknown
-from passes.infer.values import LONGEST, VALUES, Elements, objects
+from partita.graph.types import TensorType, Type
+from partita.passes.infer import moves, products  # noqa: F401  they register rules
+from partita.passes.infer.rules import RULES, Unknown
+from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
 _FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
 """The errors that a rule raises for a node that is not as ONNX has it."""
@@ -282,7 +282,7 @@ class Reading:
 
     def _by_onnx(self, node: Node, graph: Graph) -> Sequence[Sizes | None]:
         """Sizes by ONNX's inference of this op alone, once the sizes of its inputs are integers."""
-        from passes.infer.types import infer
+        from partita.passes.infer.types import infer
 
         for entry in node.reads:
             sizes = self.sizes(entry)

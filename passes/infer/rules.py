@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from graph.symbols import AnySize, Size, Sizes
+from partita.graph.symbols import AnySize, Size, Sizes
 
 if TYPE_CHECKING:
-    from passes.infer.reading import Context
+    from partita.passes.infer.reading import Context
 
 Rule = Callable[["Context"], Sequence[Sizes | None]]
 

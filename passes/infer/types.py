@@ -7,33 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import variable
-from graph.errors import PartitaError, TypeMismatch, did_you_mean
-from graph.graph import Graph
-from graph.microsoft import NoBody, body_of, is_known, result_types
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import Node, NodeEntry
-from graph.ops.custom import custom_op
-from graph.ops.fitting import require_fits
-from graph.ops.fragile import is_fragile, require_sound
-from graph.pauses import collector_paused
-from graph.protos import TypeReader
-from graph.rewrite import Rewriter, map_bodies, rewrite
-from graph.single import graph_of_node
-from graph.types import Dim, TensorType, Type, require_shapes
-from passes.bodies import has_bodies, holds_body
-from passes.bulky import bulky_nodes, long_shape, makes_unknown_dimensions
-from passes.common_types import with_bodies
-from passes.constants import as_constant, made_constant
-from passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
-from passes.factors import is_rounded, resized_types
-from passes.heads import attention_types, is_uncounted
-from passes.inference import infer_shapes
-from passes.opaque import answering, hide
-from passes.stated import with_defaults_stated
-from passes.symbols import bound, generated, map_types, merged
-from passes.windows import is_miscounted, windowed_types
+from partita.graph.build import variable
+from partita.graph.errors import PartitaError, TypeMismatch, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.microsoft import NoBody, body_of, is_known, result_types
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.custom import custom_op
+from partita.graph.ops.fitting import require_fits
+from partita.graph.ops.fragile import is_fragile, require_sound
+from partita.graph.pauses import collector_paused
+from partita.graph.protos import TypeReader
+from partita.graph.rewrite import Rewriter, map_bodies, rewrite
+from partita.graph.single import graph_of_node
+from partita.graph.types import Dim, TensorType, Type, require_shapes
+from partita.passes.bodies import has_bodies, holds_body
+from partita.passes.bulky import bulky_nodes, long_shape, makes_unknown_dimensions
+from partita.passes.common_types import with_bodies
+from partita.passes.constants import as_constant, made_constant
+from partita.passes.contradictions import DECLARED, DeclaredMismatch, contradiction, refuted
+from partita.passes.factors import is_rounded, resized_types
+from partita.passes.heads import attention_types, is_uncounted
+from partita.passes.inference import infer_shapes
+from partita.passes.opaque import answering, hide
+from partita.passes.stated import with_defaults_stated
+from partita.passes.symbols import bound, generated, map_types, merged
+from partita.passes.windows import is_miscounted, windowed_types
 
 SHOWN = 1024
 """Constants of at most this many bytes are shown to the inference, which may compute shapes from them."""
@@ -181,7 +181,7 @@ class _Inference:
 
         Where the stated types do not tell which nodes these are, types are inferred first, without propagation.
         """
-        from graph.writers.onnx import to_model
+        from partita.graph.writers.onnx import to_model
 
         if not bulky_nodes(shown):
             return shown
@@ -198,7 +198,7 @@ class _Inference:
         """
         from onnx.shape_inference import InferenceError
 
-        from graph.writers.onnx import to_model
+        from partita.graph.writers.onnx import to_model
 
         model = to_model(shown, elide_constants_above=SHOWN, drop_control=True)
         try:
@@ -218,7 +218,7 @@ class _Inference:
 
     def _refutation(self, shown: Graph, names: frozenset[str], complaints: str) -> TypeMismatch:
         """The error for the first of these nodes whose declared types are not what follows."""
-        from graph.writers.onnx import to_model
+        from partita.graph.writers.onnx import to_model
 
         model = to_model(without_declared(shown, names), elide_constants_above=SHOWN, drop_control=True)
         try:
@@ -304,7 +304,7 @@ class _Inference:
 
     def _outputs(self, key: int, inputs: Sequence[Type | None]) -> Sequence[Type | None]:
         """The output types of a hidden node."""
-        from passes.infer.contract import contracted_types
+        from partita.passes.infer.contract import contracted_types
 
         node = self.hidden[key]
         where = f"node {node.name!r} ({node.op})"
@@ -345,7 +345,7 @@ class _Inference:
         """
         from onnx.shape_inference import InferenceError
 
-        from graph.writers.onnx import to_model
+        from partita.graph.writers.onnx import to_model
 
         if any(entry is not None and known is None for entry, known in zip(node.inputs, inputs, strict=False)):
             return ()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.symbols import AnySize, Size, Sizes, is_at_least, larger, quotient, smaller
+from partita.graph.symbols import AnySize, Size, Sizes, is_at_least, larger, quotient, smaller
 
 if TYPE_CHECKING:
-    from passes.infer.reading import Context
+    from partita.passes.infer.reading import Context
 
 LONGEST = 64
 """Vectors of more elements hold no sizes."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.building.specialized import SpecializedSubgraph
 
 OPERANDS = "the sizes of the operands do not go together: 6 and 3"
 

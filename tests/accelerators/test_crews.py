@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.building.crews import MOST, SideBySide
-from accelerators.building.specialized import SpecializedSubgraph
-from accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.building.crews import MOST, SideBySide
+from partita.accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.interface.accelerator import CompiledSubgraph
 from tests.close import is_close
 
 random = np.random.default_rng(4)

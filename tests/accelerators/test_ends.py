@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from accelerators.process import ending
-from accelerators.process.ending import Door
+from partita.accelerators.process import ending
+from partita.accelerators.process.ending import Door
 
 
 @pytest.fixture

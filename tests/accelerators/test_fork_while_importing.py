@@ -17,7 +17,7 @@ answer = 42
 
 FORKS = """
 import os, pathlib, threading, time
-import accelerators.process.forking
+import partita.accelerators.process.forking
 folder = pathlib.Path(args[0])
 sys.path.insert(0, str(folder))
 def use():
@@ -37,7 +37,7 @@ thread.join()
 """
 
 FORKS_WHILE_IT_IS_IMPORTED = """
-import accelerators.process.forking
+import partita.accelerators.process.forking
 sys.path.insert(0, args[0])
 import forker
 assert forker.code == 7, forker.code
@@ -54,7 +54,7 @@ code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 FORKS_WITH_A_MODULE_THAT_LOADS_WHEN_USED = """
 import importlib.util, os, pathlib
-import accelerators.process.forking
+import partita.accelerators.process.forking
 sys.path.insert(0, args[0])
 spec = importlib.util.find_spec("slow")
 spec.loader = importlib.util.LazyLoader(spec.loader)
@@ -73,7 +73,7 @@ import os, signal, threading, time
 begun = threading.Event()
 class Slow:
     def find_spec(self, name, path=None, target=None):
-        if name == "accelerators":
+        if name == "partita.accelerators":
             begun.set()
             time.sleep(0.3)
 sys.meta_path.insert(0, Slow())
@@ -91,7 +91,7 @@ thread.join()
 FORKS_BEFORE_A_MODULE_IS_THERE = """
 import importlib.util, os, pathlib, signal, threading, time
 from importlib.machinery import SourceFileLoader
-import accelerators.process.forking
+import partita.accelerators.process.forking
 begun = threading.Event()
 class Slow(SourceFileLoader):
     def create_module(self, spec):
@@ -117,7 +117,9 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 thread.join()
 """
 
-FORKS_WITHOUT_PATIENCE = "import graph.half_imported\ngraph.half_imported.PATIENCE = 0.0\n" + FORKS_BEFORE_A_MODULE_IS_THERE
+FORKS_WITHOUT_PATIENCE = (
+    "from partita.graph import half_imported\nhalf_imported.PATIENCE = 0.0\n" + FORKS_BEFORE_A_MODULE_IS_THERE
+)
 
 SCRIPTS = [
     FORKS,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.code import nvcc
 from benchmarks.gpu_registers import Taken, read
 from benchmarks.gpu_static import HEADER, PEAKS, TAKEN, Judged, Kernel, judge, layers
+from partita.accelerators.tvm.code import nvcc
 from tests.accelerators.tvm.assembling import needs_nvcc
 
 pytest.importorskip("tvm")

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.process import settling
 from benchmarks import compare, contest, processes, publish, results, tables
 from benchmarks.agreement import error
 from benchmarks.decoding import torch_ratios
@@ -41,6 +40,7 @@ from benchmarks.timing import (
 )
 from benchmarks.venvs import Environment, PeerMissing, python_of
 from benchmarks.work import flops, traffic
+from partita.accelerators.process import settling
 
 ABOUT = {
     "processor": "a processor", "cores": 4, "memory_gib": 16.0, "system": "Linux x86_64", "versions": {"python": "3.12"},

@@ -69,8 +69,8 @@ def test_latency(parts: tuple[str, Path]) -> None:
 @pytest.mark.slow
 def test_gpu_where_there_is_none() -> None:
     """The smallest model runs on an OpenCL driver, and its outputs are right."""
-    from accelerators.errors import AcceleratorUnavailable
     from benchmarks.gpu import gpu_name, opencl_name
+    from partita.accelerators.errors import AcceleratorUnavailable
 
     try:
         name = opencl_name()

@@ -33,7 +33,7 @@ def test_version(partita: Command) -> None:
 def test_the_version_is_known_without_the_rest() -> None:
     code = (
         "import sys; from partita.cli.main import main; main(['--version']); "
-        "print([name for name in ('numpy', 'graph', 'rich') if name in sys.modules])"
+        "print([name for name in ('numpy', 'partita.graph', 'rich') if name in sys.modules])"
     )
     completed = subprocess.check_output([sys.executable, "-c", code], env=environment(), text=True, timeout=300)
     assert completed == f"partita {pt.__version__}\n[]\n"

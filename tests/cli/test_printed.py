@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators.cache import CacheEntry
-from accelerators.cache.key import Key
-from accelerators.interface.accelerator import TunedKernel
-from accelerators.tuning import TuningReport
+from partita.accelerators.cache import CacheEntry
+from partita.accelerators.cache.key import Key
+from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.tuning import TuningReport
 from partita.cli import cache
 from partita.cli.main import VERBS, make_parser
 from tests.cli.conftest import Command

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.keys import Key, one_of
+from partita.accelerators.interface.keys import Key, one_of
 from partita.cli.arguments import config_of, setting
 from tests.accelerators.hetero.small_devices import device
 from tests.cli.conftest import Command, small_graph
@@ -392,7 +392,7 @@ def test_tune(partita: Command, model: str) -> None:
     ],
 )
 def test_bad_packages(partita: Command, model: str, verb: str, name: str, message: str) -> None:
-    from accelerators.package.container import writing
+    from partita.accelerators.package.container import writing
 
     pt.compile(pt.load(model), "reference").export("cut.partita")
     Path("cut.partita").write_bytes(Path("cut.partita").read_bytes()[:-9])

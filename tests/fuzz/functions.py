@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import partita as pt
-from graph.node import Node
-from graph.types import numpy_dtype
+from partita.graph.node import Node
+from partita.graph.types import numpy_dtype
 from tests.fuzz.children import Child
 
 LIMIT = 150.0

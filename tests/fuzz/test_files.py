@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.readers.arrays import read_npy, read_npz
+from partita.graph.readers.arrays import read_npy, read_npz
 from tests.fuzz.files.__main__ import Campaign, guided, main
 from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed
 from tests.fuzz.files.readers import FLOATS, READERS, Reader, mutated
@@ -59,7 +59,7 @@ def test_changes_change() -> None:
 FENCE = """
 import sys
 from pathlib import Path
-from graph.errors import ReadError
+from partita.graph.errors import ReadError
 from tests.fuzz.files.child import Tester
 from tests.fuzz.files.readers import READERS, Reader
 

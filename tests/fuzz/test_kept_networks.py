@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.types import Array
+from partita.graph.errors import PartitaError
+from partita.graph.types import Array
 from tests.accelerators.package.models import in_new_process
 from tests.accelerators.package.test_node_cases import How, in_fork
 from tests.fuzz.sizes.networks import Network

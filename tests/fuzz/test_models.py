@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
-from graph.ops.schemas import newest_versions, spec_of
+from partita.graph.interpret import interpret
+from partita.graph.ops.schemas import newest_versions, spec_of
 from tests.fuzz.models.__main__ import Campaign
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.check import SETTINGS, Finding

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from accelerators.process.atomic import replacing, write_text
-from graph import aside
+from partita.accelerators.process.atomic import replacing, write_text
 from partita.cli import exits, main
+from partita.graph import aside
 
 ROOT = Path(__file__).resolve().parents[2]
 
 WRITING = """
 import sys, time
-from accelerators.process.atomic import replacing
+from partita.accelerators.process.atomic import replacing
 with replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

@@ -8,12 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, GraphError, PartitaError, call, constant, op, register_op, unregister_op, variable
-from graph.interpret import interpret
-from graph.readers import load
-from graph.verify import verify
-from graph.writers import save
-from passes import apply_pass, register_pass
+from partita.graph import (
+    Graph,
+    GraphError,
+    PartitaError,
+    call,
+    constant,
+    op,
+    register_op,
+    unregister_op,
+    variable,
+)
+from partita.graph.interpret import interpret
+from partita.graph.readers import load
+from partita.graph.verify import verify
+from partita.graph.writers import save
+from partita.passes import apply_pass, register_pass
 
 
 @pytest.fixture

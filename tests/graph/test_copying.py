@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 import partita
-from graph import Graph, GraphError, Node, PartitaError, constant, op, variable
-from partition import ContainOpSelector, PatternProperty, SubgraphProperty
-from passes import apply_pass
+from partita.graph import Graph, GraphError, Node, PartitaError, constant, op, variable
+from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty
+from partita.passes import apply_pass
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE, chain
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.flops import Flops, count_flops, count_text
-from graph.readers.zoo import _light
+from partita.graph.flops import Flops, count_flops, count_text
+from partita.graph.readers.zoo import _light
 
 
 def counted(*outputs: pt.Node) -> Flops:

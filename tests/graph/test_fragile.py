@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graph import TypeMismatch, constant, op, variable
-from graph.node import Node
-from graph.ops.fragile import is_fragile, require_sound, unsound
+from partita.graph import TypeMismatch, constant, op, variable
+from partita.graph.node import Node
+from partita.graph.ops.fragile import is_fragile, require_sound, unsound
 
 CASES: list[tuple[str, dict[str, Any], int, str | None]] = [
     ("Softmax", {"axis": 32767}, 1, None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import partita as pt
-from graph.inline import inline_calls
+from partita.graph.inline import inline_calls
 
 
 def test_an_op_and_a_constant_of_one_name() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import graph as pt
-from accelerators import compile as compiled
-from graph.errors import GraphError, PartitaError, ReadError
-from graph.nested import graphs_in
-from graph.text import parse
-from graph.verify import verify
-from passes import apply_pass
+import partita.graph as pt
+from partita.accelerators import compile as compiled
+from partita.graph.errors import GraphError, PartitaError, ReadError
+from partita.graph.nested import graphs_in
+from partita.graph.text import parse
+from partita.graph.verify import verify
+from partita.passes import apply_pass
 
 X = pt.variable("x", "float32", (4,))
 REMEDY = "Give one of the nodes another name=, or its values other names with output_names=[...]."

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from graph import pauses
-from graph.pauses import collector_paused
+from partita.graph import pauses
+from partita.graph.pauses import collector_paused
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import partita as pt
-from graph.node import NodeEntry
-from graph.single import graph_of_node
+from partita.graph.node import NodeEntry
+from partita.graph.single import graph_of_node
 
 
 def variable_or_constant(entry: NodeEntry, number: int) -> NodeEntry:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.symbols import (
+from partita.graph.symbols import (
     Symbol,
     at,
     covers,

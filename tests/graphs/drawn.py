@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from graph import Graph, Node, NodeEntry, constant, op, variable
+from partita.graph import Graph, Node, NodeEntry, constant, op, variable
 from tests.graphs.topologies import SHAPE
 
 

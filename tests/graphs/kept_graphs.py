@@ -12,9 +12,9 @@ import zlib
 from pathlib import Path
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.microsoft import body_of, is_known
-from graph.readers.mxnet import load_mxnet
+from partita.graph.errors import PartitaError
+from partita.graph.microsoft import body_of, is_known
+from partita.graph.readers.mxnet import load_mxnet
 from tests.fuzz.sizes.subjects import drawn, microsoft_names
 from tests.mxnet.data import cases
 

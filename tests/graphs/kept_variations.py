@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.readers.mxnet import load_mxnet
-from graph.readers.mxnet.ops.registry import converter_of
+from partita.graph.errors import PartitaError
+from partita.graph.readers.mxnet import load_mxnet
+from partita.graph.readers.mxnet.ops.registry import converter_of
 from tests.fuzz.sizes.subjects import microsoft_names
 from tests.graphs.kept_graphs import text_sum
 from tests.graphs.variations import nodes, symbols

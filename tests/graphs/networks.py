@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graph import Graph, constant, op, variable
+from partita.graph import Graph, constant, op, variable
 
 
 def conv_relu() -> Graph:

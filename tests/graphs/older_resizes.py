@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 import partita as pt
-from graph.types import Dim
+from partita.graph.types import Dim
 
 
 def resized(version: int, mode: str, factors: Sequence[float], sizes: Sequence[Dim] = (1, 2, 5, 6)) -> pt.Graph:

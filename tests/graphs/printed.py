@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from graph import Graph, MapType, Node, NodeEntry, OptionalType, SequenceType, SparseTensorType, TensorType
-from graph.node import frozen_attrs
-from graph.sparse import SparseTensor
-from graph.types import numpy_dtype
+from partita.graph import (
+    Graph,
+    MapType,
+    Node,
+    NodeEntry,
+    OptionalType,
+    SequenceType,
+    SparseTensorType,
+    TensorType,
+)
+from partita.graph.node import frozen_attrs
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import numpy_dtype
 
 FIXED = (
     "float16 float32 float64 bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import partita as pt
-from graph.types import Array
+from partita.graph.types import Array
 
 
 class Weights:

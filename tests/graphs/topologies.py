@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graph import Graph, Node, op, variable
-from graph.text import parse
+from partita.graph import Graph, Node, op, variable
+from partita.graph.text import parse
 
 SHAPE = (2, 3)
 """The shape of all values in these graphs, where nothing else is said."""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graph import Graph
-from graph.errors import PartitaError
-from graph.microsoft import body_of, is_known
-from graph.microsoft.table import _MEANINGS
-from graph.node import Node
-from graph.readers.mxnet.ops.registry import converter_of
-from graph.types import TensorType
+from partita.graph import Graph
+from partita.graph.errors import PartitaError
+from partita.graph.microsoft import body_of, is_known
+from partita.graph.microsoft.table import _MEANINGS
+from partita.graph.node import Node
+from partita.graph.readers.mxnet.ops.registry import converter_of
+from partita.graph.types import TensorType
 from tests.fuzz.sizes.subjects import drawn
 from tests.mxnet.data import Case
 

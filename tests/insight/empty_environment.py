@@ -34,7 +34,7 @@ DEVICE = '''\
 import numpy as np
 
 import partita as pt
-from graph.interpret import evaluate_node
+from partita.graph.interpret import evaluate_node
 
 
 class Compiled(pt.CompiledSubgraph):

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
 
 KINDS = ("off", "nan", "axis", "shape", "fused")
 """Wrong by one in a hundred; NaN; turned round along an axis; wrong by one in a hundred for a single shape, or only together with

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import partita as pt
-from graph.inline import inline_calls
-from graph.interpret import evaluate_node
-from graph.node import NodeEntry
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import NodeEntry
 
 Kernel = Callable[[pt.Node, Sequence[Any]], Sequence[Any]]
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.distance import array_distance
-from accelerators.capsules.anonymous import anonymous, indices_like, random_like
-from accelerators.capsules.capsule import FILES
-from accelerators.capsules.value_roles import Indices
-from graph.types import numpy_dtype
+from partita.accelerators.arrays.distance import array_distance
+from partita.accelerators.capsules.anonymous import anonymous, indices_like, random_like
+from partita.accelerators.capsules.capsule import FILES
+from partita.accelerators.capsules.value_roles import Indices
+from partita.graph.types import numpy_dtype
 from tests.cli.conftest import Command, model, partita  # noqa: F401  fixtures
 from tests.graphs.small_models import convolutions, inputs_of, transformer
 from tests.insight.empty_environment import mailed

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.isolation import messages
-from accelerators.showing.timeline import timeline_svg
-from graph.interpret import evaluate_node
-from graph.pictures.layered import layered_svg
+from partita.accelerators.isolation import messages
+from partita.accelerators.showing.timeline import timeline_svg
 from partita.compare import Difference
+from partita.graph.interpret import evaluate_node
+from partita.graph.pictures.layered import layered_svg
 from partita.insight.cutting import Cutter
 from tests.graphs.small_models import Weights, convolutions, inputs_of, transformer
 from tests.insight.crashing import HANGS, Crashing, Hanging

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import CompiledSubgraph
-from graph.text import parse
+from partita.accelerators import CompiledSubgraph
+from partita.graph.text import parse
 from partita.insight.capsules import _of_model
 from partita.insight.trusted import Trusted
 from partita.measuring.contender import contender

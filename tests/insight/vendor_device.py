@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.interpret import evaluate_node
+from partita.graph.interpret import evaluate_node
 
 
 class Compiled(pt.CompiledSubgraph):

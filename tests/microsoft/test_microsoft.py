@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import partita as pt
-from graph.microsoft.table import _MEANINGS
+from partita.graph.microsoft.table import _MEANINGS
 from tests.microsoft.nodes import ALL, GROUPED, MASKED, RANDOM, SHARED, Case
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph import Graph
+from partita.graph import Graph
 
 FOLDER = Path(__file__).parents[1] / "data" / "mxnet"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mxnet"
@@ -71,7 +71,7 @@ def run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The graph's outputs, computed by ONNX Runtime."""
     import onnxruntime
 
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

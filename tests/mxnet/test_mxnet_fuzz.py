@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from graph import Graph, PartitaError
-from graph.readers.mxnet import load_mxnet, read_params
-from graph.verify import verify
+from partita.graph import Graph, PartitaError
+from partita.graph.readers.mxnet import load_mxnet, read_params
+from partita.graph.verify import verify
 from tests.mxnet.data import FOLDER, cases
 
 PARAMS = (FOLDER / "many_ops-0000.params").read_bytes()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph import Graph, TensorType
-from graph.readers.mxnet import load_mxnet
-from graph.verify import verify
-from graph.writers.onnx import to_model
+from partita.graph import Graph, TensorType
+from partita.graph.readers.mxnet import load_mxnet
+from partita.graph.verify import verify
+from partita.graph.writers.onnx import to_model
 from tests.mxnet.data import FOLDER, SHARED, TOLERANCE, error, run, seeded, zoo
 
 pytest.importorskip("onnxruntime")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import partita as pt
-from graph import UnknownOp
-from graph.readers.mxnet import load_mxnet
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import _table
+from partita.graph import UnknownOp
+from partita.graph.readers.mxnet import load_mxnet
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import _table
 from tests.mxnet.data import cases
 from tests.mxnet.kept_rows import KEPT, lines
 

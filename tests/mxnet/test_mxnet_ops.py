@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from graph import PartitaError, TensorType
-from graph.readers.mxnet import load_mxnet
-from graph.readers.mxnet.ops.registry import _table
-from graph.verify import verify
+from partita.graph import PartitaError, TensorType
+from partita.graph.readers.mxnet import load_mxnet
+from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.verify import verify
 from tests.mxnet.data import cases, error, run
 
 pytest.importorskip("onnxruntime")

@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graph import ReadError
-from graph.readers.mxnet import read_params
-from graph.readers.mxnet.params import DTYPES, V1, V2, V3
-from graph.types import numpy_dtype
+from partita.graph import ReadError
+from partita.graph.readers.mxnet import read_params
+from partita.graph.readers.mxnet.params import DTYPES, V1, V2, V3
+from partita.graph.types import numpy_dtype
 from tests.mxnet.data import FOLDER
 
 FLAGS = {name: number for number, name in DTYPES.items()}

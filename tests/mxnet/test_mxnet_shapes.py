@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph import PartitaError
-from graph.interpret import interpret
-from graph.readers.mxnet import load_mxnet
+from partita.graph import PartitaError
+from partita.graph.interpret import interpret
+from partita.graph.readers.mxnet import load_mxnet
 from tests.mxnet.test_mxnet_symbol import node, symbol
 
 

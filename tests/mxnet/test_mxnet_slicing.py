@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph import ReadError
-from graph.interpret import interpret
-from graph.ops.fragile import MOST
-from graph.readers.mxnet import load_mxnet
+from partita.graph import ReadError
+from partita.graph.interpret import interpret
+from partita.graph.ops.fragile import MOST
+from partita.graph.readers.mxnet import load_mxnet
 from tests.mxnet.test_mxnet_symbol import node, symbol
 
 DATA = np.arange(2 * 6 * 4, dtype=np.float32).reshape(2, 6, 4)

@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
-from graph.interpret import interpret
-from graph.readers.mxnet import converter, load_mxnet
-from graph.readers.mxnet.ops.registry import _table
-from graph.text import parse
-from graph.verify import verify
-from passes import apply_pass
+from partita.graph import PartitaError, ReadError, TensorType, UnknownOp, register_op, unregister_op
+from partita.graph.interpret import interpret
+from partita.graph.readers.mxnet import converter, load_mxnet
+from partita.graph.readers.mxnet.ops.registry import _table
+from partita.graph.text import parse
+from partita.graph.verify import verify
+from partita.passes import apply_pass
 from tests.mxnet.data import FOLDER, cases
 
 X = {"op": "null", "name": "x", "inputs": []}
@@ -265,7 +265,7 @@ def test_unknown_ops_are_listed_together():
         load_mxnet(symbol(node("Foo", "a", 0), node("_foreach", "b", 1), node("Foo", "c", 2)))
     assert str(refused.value) == (
         "no converter reads these MXNet ops: Foo (node 'a' and 1 more); _foreach (node 'b')\n"
-        "  Write one: a function under @graph.readers.mxnet.converter(...) that makes ONNX nodes of the op."
+        "  Write one: a function under @partita.graph.readers.mxnet.converter(...) that makes ONNX nodes of the op."
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, PartitaError, ReadError, constant, op, variable
-from graph.readers.nnvm import from_nnvm_json
-from graph.text import parse
-from graph.writers.nnvm import to_nnvm_json
+from partita.graph import Graph, PartitaError, ReadError, constant, op, variable
+from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.text import parse
+from partita.graph.writers.nnvm import to_nnvm_json
 
 NET = """
 func f(a) -> (b) { b = Relu(a) }

@@ -6,10 +6,10 @@ import json
 
 from hypothesis import HealthCheck, given, settings
 
-from graph import Graph
-from graph.readers.nnvm import from_nnvm_json
-from graph.text import print_graph
-from graph.writers.nnvm import to_nnvm_json
+from partita.graph import Graph
+from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.text import print_graph
+from partita.graph.writers.nnvm import to_nnvm_json
 from tests.graphs.printed import graphs
 from tests.text.same import difference
 

@@ -1,4 +1,4 @@
-"""The smallest interpreter of a ModelProto over `graph.numerics`: nodes in order, bodies closed over their scope."""
+"""The smallest interpreter of a ModelProto over `partita.graph.numerics`: nodes in order, bodies closed over their scope."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 
 Scope = dict[str, Any]
 

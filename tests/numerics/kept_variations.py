@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 from tests.graphs.variations import others
 from tests.numerics.case import Case
 from tests.numerics.cases_elementwise import ELEMENTWISE, QUANTIZED, REDUCTIONS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 
 ABOVE = float(np.nextafter(np.float32(1), np.float32(2)))
 CASES: list[tuple[str, dict[str, Any], dict[float, float]]] = [

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from graph.numerics import NoNumerics, evaluate, supports
-from graph.numerics.registry import absent, find, numerics
+from partita.graph.numerics import NoNumerics, evaluate, supports
+from partita.graph.numerics.registry import absent, find, numerics
 
 
 def test_unknown_op_names_cause_place_and_remedy() -> None:

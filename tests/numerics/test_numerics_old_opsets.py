@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7.5
 C = np.array([1, 2, 3], np.float32)

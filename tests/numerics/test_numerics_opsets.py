@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 from tests.numerics.case import Case
 from tests.numerics.cases_elementwise import ELEMENTWISE, QUANTIZED, REDUCTIONS
 from tests.numerics.cases_layers import NORMS, RECURRENT

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.numerics import evaluate, fallback
-from graph.numerics.registry import find, meanings
+from partita.graph.numerics import evaluate, fallback
+from partita.graph.numerics.registry import find, meanings
 from tests.numerics import cases_elementwise, cases_layers, cases_layout, cases_reasons, cases_windows
 from tests.numerics.cases_reasons import Witness
 
@@ -83,7 +83,7 @@ def _ours(witness: Witness) -> tuple[Any, ...]:
 def _theirs(witness: Witness) -> tuple[Any, ...]:
     """What `evaluate` would return if we had no meaning of the op."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["graph.numerics.evaluate"], "find", lambda *_: None)
+        patch.setattr(sys.modules["partita.graph.numerics.evaluate"], "find", lambda *_: None)
         return _ours(witness)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.numerics.resize import resize
+from partita.graph.numerics.resize import resize
 
 COORDINATES = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "half_pixel_symmetric")
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 from tests.numerics.case import Case
 from tests.numerics.cases_elementwise import ELEMENTWISE, REDUCTIONS
 from tests.numerics.cases_layers import NORMS, RECURRENT

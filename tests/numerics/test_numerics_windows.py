@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.numerics import evaluate
+from partita.graph.numerics import evaluate
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ import onnx
 import onnx.defs
 from onnx import helper, numpy_helper
 
-from graph.errors import PartitaError
-from graph.readers.onnx import load_onnx
-from graph.writers.onnx import to_model
-from passes import apply_pass
+from partita.graph.errors import PartitaError
+from partita.graph.readers.onnx import load_onnx
+from partita.graph.writers.onnx import to_model
+from partita.passes import apply_pass
 
 BATCH = 2000
 """How many nodes a process tries, unless one ends it."""

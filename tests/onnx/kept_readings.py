@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from onnx import helper, numpy_helper
 
-from graph.errors import PartitaError
-from graph.readers.onnx import load_onnx
+from partita.graph.errors import PartitaError
+from partita.graph.readers.onnx import load_onnx
 from tests.graphs.kept_graphs import text_sum
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, model
 from tests.onnx.test_deviations import OLDER

@@ -38,9 +38,9 @@ def problem(case: Any) -> str | None:
     """What is wrong with the model after a round trip; None if nothing is."""
     import onnx.checker
 
-    from graph.readers import load
-    from graph.verify import verify
-    from graph.writers.onnx import to_model
+    from partita.graph.readers import load
+    from partita.graph.verify import verify
+    from partita.graph.writers.onnx import to_model
 
     graph = load(case.model)
     verify(graph)

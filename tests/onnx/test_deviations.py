@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import partita as pt
-from graph.errors import PartitaError, ReadError
+from partita.graph.errors import PartitaError, ReadError
 from tests.close import assert_close
 
 

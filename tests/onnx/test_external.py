@@ -9,10 +9,10 @@ import onnx.checker
 import pytest
 from onnx import TensorProto
 
-import graph as pt
-from graph.errors import ReadError, WriteError
-from graph.readers import load
-from graph.writers.onnx import save
+import partita.graph as pt
+from partita.graph.errors import ReadError, WriteError
+from partita.graph.readers import load
+from partita.graph.writers.onnx import save
 from tests.onnx.models import model
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from graph.errors import PartitaError
-from graph.readers import load
-from graph.verify import verify
-from graph.writers.onnx import save, to_model
+from partita.graph.errors import PartitaError
+from partita.graph.readers import load
+from partita.graph.verify import verify
+from partita.graph.writers.onnx import save, to_model
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, model
 from tests.onnx.node_roundtrip import node_cases
 from tests.onnx.test_external import _graph

@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from graph.errors import PartitaError
-from graph.readers import load
-from graph.readers.onnx import large
-from graph.text import print_graph
+from partita.graph.errors import PartitaError
+from partita.graph.readers import load
+from partita.graph.readers.onnx import large
+from partita.graph.text import print_graph
 from tests.onnx.test_fuzz import bytes_damaged
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import graph as pt
-from graph.inline import inline_calls
-from graph.interpret import interpret
-from graph.verify import verify
+import partita.graph as pt
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import interpret
+from partita.graph.verify import verify
 from tests.onnx.models import X, run_engine
 from tests.onnx.test_writer import written
 

@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from graph.errors import ReadError, UnknownOp
-from graph.readers import load
-from graph.types import TensorType
-from graph.verify import verify
+from partita.graph.errors import ReadError, UnknownOp
+from partita.graph.readers import load
+from partita.graph.types import TensorType
+from partita.graph.verify import verify
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, same
 
 
@@ -107,7 +107,7 @@ def test_inlining_gives_the_same_results():
     g = load(proto, inline=True)
     verify(g)
     assert {node.op for node in g.nodes} == {None, "LeakyRelu"}
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     assert same(run_engine(to_model(g), X), run_engine(proto, X))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import graph as pt
-from graph.errors import GraphError, PartitaError, TypeMismatch
-from graph.node import NodeEntry
-from graph.text import parse
-from graph.verify import verify
+import partita.graph as pt
+from partita.graph.errors import GraphError, PartitaError, TypeMismatch
+from partita.graph.node import NodeEntry
+from partita.graph.text import parse
+from partita.graph.verify import verify
 
 
 def _x(dtype="float32"):

@@ -9,15 +9,15 @@ import numpy as np
 import onnx.checker
 import pytest
 
-import graph as pt
-from graph.errors import WriteError
-from graph.inline import inline_calls
-from graph.interpret import interpret
-from graph.readers import load
-from graph.text import parse
-from graph.types import numpy_dtype
-from graph.verify import verify
-from graph.writers.onnx import save, to_model
+import partita.graph as pt
+from partita.graph.errors import WriteError
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import interpret
+from partita.graph.readers import load
+from partita.graph.text import parse
+from partita.graph.types import numpy_dtype
+from partita.graph.verify import verify
+from partita.graph.writers.onnx import save, to_model
 from tests.onnx.models import FUNCTIONS, LINE, NESTED, X, model, run_engine, run_reference, same
 
 

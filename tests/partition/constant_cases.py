@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from graph import Graph, Node, constant, op, variable
+from partita.graph import Graph, Node, constant, op, variable
 
 SHAPE = (2, 3)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from graph.pictures.dot import to_dot
-from graph.pictures.layered import layered_svg
+from partita.graph.pictures.dot import to_dot
+from partita.graph.pictures.layered import layered_svg
 from partita.page.collect import collect
-from partition import PatternProperty
+from partita.partition import PatternProperty
 
 KEPT = Path(__file__).with_name("kept_partitions.txt")
 

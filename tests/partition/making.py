@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graph import Graph, Node
-from graph.interpret import interpret
-from partition import PatternProperty, SubgraphProperty, SubgraphSelector
-from partition.selector import ContainOpSelector
-from passes import apply_pass
+from partita.graph import Graph, Node
+from partita.graph.interpret import interpret
+from partita.partition import PatternProperty, SubgraphProperty, SubgraphSelector
+from partita.partition.selector import ContainOpSelector
+from partita.passes import apply_pass
 
 
 class Property(SubgraphProperty):

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import partita as pt
-from graph import Graph, GraphError, Node, call, constant, op, variable
-from partition import Pattern, PatternProperty, Plan, SubgraphProperty, SubgraphSelector, plan
-from partition.options import PartitionOptions
-from passes import apply_pass
+from partita.graph import Graph, GraphError, Node, call, constant, op, variable
+from partita.partition import Pattern, PatternProperty, Plan, SubgraphProperty, SubgraphSelector, plan
+from partita.partition.options import PartitionOptions
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain
 
 

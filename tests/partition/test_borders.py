@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import partita as pt
-from graph import Graph, constant, op, variable
-from partition import AffinityProperty, ContainOpSelector, PatternProperty, SubgraphProperty
-from passes import apply_pass
+from partita.graph import Graph, constant, op, variable
+from partita.partition import AffinityProperty, ContainOpSelector, PatternProperty, SubgraphProperty
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, from_edges
 
 from .making import Property, check_partition_of, check_same, groups_of, ops

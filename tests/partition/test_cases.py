@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, Node, constant, op, variable
-from partition import Plan, plan
-from passes import apply_pass
+from partita.graph import Graph, Node, constant, op, variable
+from partita.partition import Plan, plan
+from partita.passes import apply_pass
 
 from .making import check_partition_of, groups_of, ops
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, GraphError, Node, call, constant, op, variable
-from graph.verify import verify
-from partition import ContainOpSelector, PatternProperty
-from passes import apply_pass
+from partita.graph import Graph, GraphError, Node, call, constant, op, variable
+from partita.graph.verify import verify
+from partita.partition import ContainOpSelector, PatternProperty
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain
 
 Create = Callable[[Graph, int], "Node | None"]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 
 import partita as pt
-from graph import Graph, constant, op, variable
-from partition import ContainOpSelector, PatternProperty, Plan, plan
-from passes import apply_pass
+from partita.graph import Graph, constant, op, variable
+from partita.partition import ContainOpSelector, PatternProperty, Plan, plan
+from partita.passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.drawn import graphs
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph import Graph, Node, constant, op, variable
-from partition import ContainOpSelector, SubgraphSelector
-from passes import apply_pass
+from partita.graph import Graph, Node, constant, op, variable
+from partita.partition import ContainOpSelector, SubgraphSelector
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain, diamond
 
 from .making import Property, Recorder, groups_of

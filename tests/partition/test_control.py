@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph import Graph, Node, op, variable
-from partition import ContainOpSelector, Pattern, PatternProperty, SubgraphSelector
-from passes import apply_pass
+from partita.graph import Graph, Node, op, variable
+from partita.partition import ContainOpSelector, Pattern, PatternProperty, SubgraphSelector
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE
 
 from .making import Property, Recorder, check_partition_of, groups_of

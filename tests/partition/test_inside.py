@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph import Graph, Node, PartitaError, call, constant, op, variable
-from graph.nested import graphs_in
-from graph.verify import verify
-from partition import ContainOpSelector, PatternProperty
-from passes import apply_pass
+from partita.graph import Graph, Node, PartitaError, call, constant, op, variable
+from partita.graph.nested import graphs_in
+from partita.graph.verify import verify
+from partita.partition import ContainOpSelector, PatternProperty
+from partita.passes import apply_pass
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph import Graph, Node, call, op, variable
-from partition import ContainOpSelector, PatternProperty, SubgraphProperty
-from passes import apply_pass
+from partita.graph import Graph, Node, call, op, variable
+from partita.partition import ContainOpSelector, PatternProperty, SubgraphProperty
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE
 
 OPS = ("Relu", "Neg", "Exp", "Abs")

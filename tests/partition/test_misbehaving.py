@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
-from partition import ContainOpSelector, SubgraphProperty, SubgraphSelector
-from passes import apply_pass
+from partita.graph import Graph, Node, NodeEntry, PartitaError, call, op, variable
+from partita.partition import ContainOpSelector, SubgraphProperty, SubgraphSelector
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain
 
 from .making import Property

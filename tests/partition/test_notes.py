@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import partita as pt
-from graph import Graph, Node, call, variable
-from partition import ContainOpSelector, PartitionReport, Pattern, PatternProperty, SubgraphSelector
-from passes import apply_pass
+from partita.graph import Graph, Node, call, variable
+from partita.partition import ContainOpSelector, PartitionReport, Pattern, PatternProperty, SubgraphSelector
+from partita.passes import apply_pass
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import SHAPE, chain, from_edges
 

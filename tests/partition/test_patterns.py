@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph import Graph, Node, PartitaError, constant, op, variable
-from partition import ANY, CONST, ContainOpSelector, Pattern, PatternProperty
-from passes import apply_pass
+from partita.graph import Graph, Node, PartitaError, constant, op, variable
+from partita.partition import ANY, CONST, ContainOpSelector, Pattern, PatternProperty
+from partita.passes import apply_pass
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graph import Graph, Node, PartitaError, op, variable
-from partition import (
+from partita.graph import Graph, Node, PartitaError, op, variable
+from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
     PartitionError,
@@ -19,8 +19,8 @@ from partition import (
     SubgraphSelector,
     plan,
 )
-from partition.checker import check_connected, check_partition
-from passes import apply_pass
+from partita.partition.checker import check_connected, check_partition
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain, from_edges
 
 from .making import Property, check_partition_of, groups_of, ops

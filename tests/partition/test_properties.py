@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, Node, NodeEntry, PartitaError, call, constant, op, variable
-from partition import (
+from partita.graph import Graph, Node, NodeEntry, PartitaError, call, constant, op, variable
+from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
     PatternProperty,
@@ -21,7 +21,7 @@ from partition import (
     register_property,
     unregister_property,
 )
-from passes import apply_pass
+from partita.passes import apply_pass
 from tests.graphs.topologies import SHAPE, chain, from_edges
 
 from .making import Property, check_partition_of, check_same, groups_of, ops

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph import Graph, Node
-from partition import Plan, SubgraphSelector, plan
-from passes import apply_pass
+from partita.graph import Graph, Node
+from partita.partition import Plan, SubgraphSelector, plan
+from partita.passes import apply_pass
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import from_edges
 

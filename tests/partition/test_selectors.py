@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph import Graph, Node, PartitaError, op, variable
-from partition import ContainOpSelector, SubgraphSelector
-from passes import apply_pass
+from partita.graph import Graph, Node, PartitaError, op, variable
+from partita.partition import ContainOpSelector, SubgraphSelector
+from partita.passes import apply_pass
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE, chain
 

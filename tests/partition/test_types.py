@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from graph import Graph, Node, TensorType, call, op, variable
-from partition import (
+from partita.graph import Graph, Node, TensorType, call, op, variable
+from partita.partition import (
     AffinityProperty,
     ContainOpSelector,
     Pattern,
@@ -19,7 +19,7 @@ from partition import (
     plan,
     watch,
 )
-from passes import apply_pass, infer
+from partita.passes import apply_pass, infer
 from tests.graphs.drawn import graphs
 from tests.graphs.topologies import SHAPE, chain
 
@@ -76,7 +76,7 @@ def test_selectors_see_types_and_the_graph_stays_as_it_was() -> None:
 def test_the_inference_runs_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     g, runs = chain("Exp", "Relu"), []
     infer_once = infer.infer
-    monkeypatch.setattr("passes.infer_type.infer", lambda *args, **options: runs.append(1) or infer_once(*args, **options))
+    monkeypatch.setattr("partita.passes.infer_type.infer", lambda *args, **given: runs.append(1) or infer_once(*args, **given))
     for _ in range(2):
         apply_pass(g, "PartitionGraph", subgraph_property=Property(lambda: Seeing([])))
         plan(g, subgraph_property=Property(lambda: Seeing([])))
@@ -99,7 +99,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_where_nobody_can_look_nothing_is_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passes.infer_type.infer", lambda *args, **options: pytest.fail("types were inferred"))
+    monkeypatch.setattr("partita.passes.infer_type.infer", lambda *args, **options: pytest.fail("types were inferred"))
     g = chain("Exp", "Relu")
     for subject in (
         PatternProperty(ContainOpSelector({"Exp"}), "some"),

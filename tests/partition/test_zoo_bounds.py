@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from graph import Graph
-from graph.readers.zoo import load_zoo, zoo_names
-from partition import plan
-from passes import apply_pass
+from partita.graph import Graph
+from partita.graph.readers.zoo import load_zoo, zoo_names
+from partita.partition import plan
+from partita.passes import apply_pass
 
 PATTERNS = {
     "every second op": lambda i, rng: i % 2 == 0,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graph import Graph
-from graph.interpret import interpret
-from graph.text import parse, print_graph
-from passes import apply_pass
+from partita.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.text import parse, print_graph
+from partita.passes import apply_pass
 from tests.close import assert_close
 
 

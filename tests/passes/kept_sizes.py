@@ -7,9 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import partita as pt
-from graph.errors import PartitaError
-from passes.infer.contract import _symbolic
-from passes.infer.reading import Reading
+from partita.graph.errors import PartitaError
+from partita.passes.infer.contract import _symbolic
+from partita.passes.infer.reading import Reading
 from tests.fuzz.sizes.subjects import microsoft_names, misfit_names, model_of, op_names, ways_of
 
 KEPT = Path(__file__).with_name("kept_sizes.txt")

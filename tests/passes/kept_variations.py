@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from graph.errors import PartitaError
-from passes.infer.contract import _symbolic
-from passes.infer.reading import Reading
+from partita.graph.errors import PartitaError
+from partita.passes.infer.contract import _symbolic
+from partita.passes.infer.reading import Reading
 from tests.numerics.case import Case
 from tests.numerics.kept_variations import CASES, variations
 from tests.passes.kept_sizes import told

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from graph import Graph, PartitaError
-from graph.interpret import interpret
-from graph.readers.onnx import load_onnx
-from passes import apply_pass, optimize
+from partita.graph import Graph, PartitaError
+from partita.graph.interpret import interpret
+from partita.graph.readers.onnx import load_onnx
+from partita.passes import apply_pass, optimize
 from tests.numerics.driver import from_proto
 
 Change = Callable[[Graph], Graph]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.graph import Graph
-from graph.node import Node
-from graph.symbols import symbol
-from passes.infer.reading import Reading
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.symbols import symbol
+from partita.passes.infer.reading import Reading
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 Cases = dict[str, list[tuple[Given, str]]]

@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph import Graph, Node, PartitaError, TensorType, constant, op, variable
-from graph.interpret import interpret
-from graph.ops.schemas import spec_of
-from passes.infer import infer
+from partita.graph import Graph, Node, PartitaError, TensorType, constant, op, variable
+from partita.graph.interpret import interpret
+from partita.graph.ops.schemas import spec_of
+from partita.passes.infer import infer
 
 OPSETS = (9, 11, 12, 13, 18, 19, 20, 21, 22)
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from graph import TensorType
-from passes import apply_pass
-from passes.bulky import bulky_nodes
+from partita.graph import TensorType
+from partita.passes import apply_pass
+from partita.passes.bulky import bulky_nodes
 
 from .before_after import text
 
@@ -49,8 +49,8 @@ NETS = {
 LIMITED = """
 import resource, sys
 import onnx.shape_inference
-from graph.text import parse
-from passes import apply_pass
+from partita.graph.text import parse
+from partita.passes import apply_pass
 now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 29),) * 2)
 for line in sys.stdin.read().split("\\f"):
@@ -93,7 +93,7 @@ def test_shape_arithmetic_and_common_layers_are_not_held_back() -> None:
 
 
 def test_what_is_held_back_is_still_checked() -> None:
-    from graph import PassError
+    from partita.graph import PassError
 
     g = text("graph g(x: float32[3000000], y: float32[3000001]) -> (z) { z = Mul(x, y) }")
     with pytest.raises(PassError, match=r"node 'z' \(Mul\): types contradict each other: Incompatible dimensions"):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.symbols import symbols_of
-from graph.types import TensorType
-from passes.infer.contract import Contract, shapes_of
-from passes.infer.reading import Reading
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.symbols import symbols_of
+from partita.graph.types import TensorType
+from partita.passes.infer.contract import Contract, shapes_of
+from partita.passes.infer.reading import Reading
 
 Shape = tuple[Any, ...]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph import Graph, PassError, constant, op, variable
-from passes import apply_pass
+from partita.graph import Graph, PassError, constant, op, variable
+from partita.passes import apply_pass
 from tests.graphs.older_resizes import resized
 
 from .before_after import same_values, text

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.ops.fitting import Fit, fits
+from partita.graph.ops.fitting import Fit, fits
 
 Sizes = tuple[int, ...]
 Input = tuple[str, Sizes]

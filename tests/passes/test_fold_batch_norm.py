@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, Node, NodeEntry, constant, op, variable
-from graph.types import numpy_dtype
-from passes import apply_pass
-from passes.fold_batch_norm import is_inference
+from partita.graph import Graph, Node, NodeEntry, constant, op, variable
+from partita.graph.types import numpy_dtype
+from partita.passes import apply_pass
+from partita.passes.fold_batch_norm import is_inference
 
 from .before_after import same_values
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, constant, op, register_op, unregister_op, variable
-from passes import apply_pass
+from partita.graph import Graph, constant, op, register_op, unregister_op, variable
+from partita.passes import apply_pass
 
 from .before_after import check, same_values, text, unchanged
 

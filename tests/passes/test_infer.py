@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, PassError, TensorType, call, constant, op, register_op, unregister_op, variable
-from passes import apply_pass
-from passes.infer import without_declared
+from partita.graph import (
+    Graph,
+    PassError,
+    TensorType,
+    call,
+    constant,
+    op,
+    register_op,
+    unregister_op,
+    variable,
+)
+from partita.passes import apply_pass
+from partita.passes.infer import without_declared
 
 from .before_after import check, text
 

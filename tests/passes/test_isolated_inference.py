@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from graph import Graph, PassError, call, op, register_op, unregister_op, variable
-from graph.readers.onnx import load_onnx
-from graph.writers.onnx import to_model
-from passes import apply_pass, inference, settings
+from partita.graph import Graph, PassError, call, op, register_op, unregister_op, variable
+from partita.graph.readers.onnx import load_onnx
+from partita.graph.writers.onnx import to_model
+from partita.passes import apply_pass, inference, settings
 
 from .before_after import text
 
@@ -56,7 +56,7 @@ def test_types_and_errors_are_the_same() -> None:
 
 FALLIBLE = """
 import os, signal
-import passes.inference_child as child
+import partita.passes.inference_child as child
 inner = child._Server.infer
 def infer(self, parts):
     if b"GatherND" in parts[0]:
@@ -130,7 +130,8 @@ def test_opsets_are_converted_in_the_child_as_here(net: str, opset: int) -> None
 
 def test_a_crash_of_the_converter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     inference.stop_isolation()
-    crashing_child = "import os; import passes.inference_child as c; c._Server.convert = lambda s, p: os.abort(); c.main()"
+    asked = "import os; from partita.passes import inference_child as c"
+    crashing_child = f"{asked}; c._Server.convert = lambda s, p: os.abort(); c.main()"
     monkeypatch.setattr(inference, "COMMAND", [sys.executable, "-c", crashing_child])
     g = text("graph net(x: float32[2, 3]) -> (y) { y = Softmax(x) {axis=1} }", "21")
     with pytest.raises(PassError, match=r"ONNX's version converter ended its process \(signal 6\)"):
@@ -241,8 +242,8 @@ def test_onnx_forgets_the_opaque_op_before_the_interpreter_ends() -> None:
 import atexit
 import onnx.defs
 atexit.register(lambda: print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone"))
-from graph.text import parse
-from passes import apply_pass
+from partita.graph.text import parse
+from partita.passes import apply_pass
 g = parse("func f(a) -> (b) { b = Relu(a) } graph g(x: float32[3]) -> (y) { y = call f(x) }")
 apply_pass(g, "InferShape")
 print("there" if onnx.defs.has("Opaque", "partita.opaque") else "gone")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import passes
-from graph import Graph, GraphError, PassError, constant, op, variable
-from graph.rewrite import rewrite
-from passes import PassTrace, apply_pass, pass_info, register_pass, register_pipeline, unregister_pass
+from partita import passes
+from partita.graph import Graph, GraphError, PassError, constant, op, variable
+from partita.graph.rewrite import rewrite
+from partita.passes import PassTrace, apply_pass, pass_info, register_pass, register_pipeline, unregister_pass
 
 from .before_after import text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph import Graph, call, constant, op, variable
-from passes import apply_pass
+from partita.graph import Graph, call, constant, op, variable
+from partita.passes import apply_pass
 
 from .before_after import check, unchanged
 

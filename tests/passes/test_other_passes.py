@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graph import PassError
-from graph.text import print_graph
-from passes import apply_pass
+from partita.graph import PassError
+from partita.graph.text import print_graph
+from partita.passes import apply_pass
 
 from .before_after import check, text
 

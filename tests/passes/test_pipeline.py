@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph import Graph, Node, constant, op, variable
-from graph.interpret import interpret
-from passes import DEFAULT, PassTrace, apply_pass, optimize
+from partita.graph import Graph, Node, constant, op, variable
+from partita.graph.interpret import interpret
+from partita.passes import DEFAULT, PassTrace, apply_pass, optimize
 
 from .before_after import text
 from .node_models import node_tests, sweep

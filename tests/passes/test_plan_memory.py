@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph import Graph, PassError, op, variable
-from passes import MemoryPlan, apply_pass
+from partita.graph import Graph, PassError, op, variable
+from partita.passes import MemoryPlan, apply_pass
 
 from .before_after import text
 

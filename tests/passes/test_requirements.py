@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from graph.symbols import AnySize, joined, symbol
-from passes.infer.reading import Reading, Requirement
+from partita.graph.symbols import AnySize, joined, symbol
+from partita.passes.infer.reading import Reading, Requirement
 
 N, M, B = symbol("N"), symbol("M"), symbol("B")
 BOTH = joined(N, M)

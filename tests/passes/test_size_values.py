@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
-from passes.infer.contract import Contract
-from passes.infer.values import VALUES
+from partita.graph.interpret import interpret
+from partita.passes.infer.contract import Contract
+from partita.passes.infer.values import VALUES
 
 from .reading import Cases, elements, of
 

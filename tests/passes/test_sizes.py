@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph import Graph, TensorType, constant, op, variable
-from graph.errors import TypeMismatch
-from graph.interpret import interpret
-from graph.readers.onnx import load_onnx
-from graph.rewrite import Rewriter, rewrite
-from passes.infer import infer
-from passes.windows import windowed_types
+from partita.graph import Graph, TensorType, constant, op, variable
+from partita.graph.errors import TypeMismatch
+from partita.graph.interpret import interpret
+from partita.graph.readers.onnx import load_onnx
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.infer import infer
+from partita.passes.windows import windowed_types
 from tests.numerics.driver import from_proto
 from tests.passes.node_models import node_tests
 from tests.passes.shape_cases import outcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from graph import Graph, call, op, variable
-from graph.pictures.layered import layered_svg
+from partita.graph import Graph, call, op, variable
+from partita.graph.pictures.layered import layered_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

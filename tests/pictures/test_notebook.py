@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import partita as pt
-from accelerators.running.profile import Profile, Row, Span
-from accelerators.showing.timeline import timeline_svg
-from graph.pictures.html import table
+from partita.accelerators.running.profile import Profile, Row, Span
+from partita.accelerators.showing.timeline import timeline_svg
+from partita.graph.pictures.html import table
 from tests.graphs.pages import long, small
 
 LARGEST = 700_000
@@ -84,7 +84,7 @@ def test_what_they_show() -> None:
 @pytest.mark.parametrize("without_dot", [False, True], ids=["dot", "ours"])
 def test_no_name_makes_an_element(without_dot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if without_dot:
-        monkeypatch.setattr("graph.pictures.svg.find_program", lambda program: None)
+        monkeypatch.setattr("partita.graph.pictures.svg.find_program", lambda program: None)
     for subject in everything(hostile=True).values():
         shown(subject)
     svg = small(hostile=True)._repr_mimebundle_()["image/svg+xml"]

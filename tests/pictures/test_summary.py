@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph import Graph, TensorType, call, constant, op, variable
-from graph.summary import summarize, summary_text
+from partita.graph import Graph, TensorType, call, constant, op, variable
+from partita.graph.summary import summarize, summary_text
 
 SHARED = np.zeros((4, 256), np.float32)
 

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from graph import Graph, op, variable
-from graph.pictures import svg, to_dot, to_svg
-from graph.pictures.dot import label
-from graph.text import parse
+from partita.graph import Graph, op, variable
+from partita.graph.pictures import svg, to_dot, to_svg
+from partita.graph.pictures.dot import label
+from partita.graph.text import parse
 
 NET = """
 func f(a: float32[2], k) -> (b, c, a) {

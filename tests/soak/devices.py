@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.running.starting_model import StartingModel
-from graph.interpret import interpret
+from partita.accelerators.running.starting_model import StartingModel
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.soak.figures import Figures, rounds_for
 

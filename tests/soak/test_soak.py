@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.soak import devices, faults, files, guard, isolated, models, processes, threads
 from tests.soak.__main__ import END, START, publish
 from tests.soak.figures import Figures

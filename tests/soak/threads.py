@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.soak.children import files_open, resident
 from tests.soak.figures import Figures, rounds_for
 from tests.soak.nets import Net

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from graph import Graph, Node, NodeEntry
-from graph.sparse import SparseTensor
+from partita.graph import Graph, Node, NodeEntry
+from partita.graph.sparse import SparseTensor
 
 FIELDS = ("name", "op", "domain", "output_names", "output_types", "affinity")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph.text.arrays import PACKED, from_base64, print_payload
-from graph.types import TensorType
+from partita.graph.text.arrays import PACKED, from_base64, print_payload
+from partita.graph.types import TensorType
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
-from graph import Graph
-from graph.build import constant, op
-from graph.text import parse, print_graph
+from partita.graph import Graph
+from partita.graph.build import constant, op
+from partita.graph.text import parse, print_graph
 from tests.graphs.printed import graphs
 from tests.text.same import difference
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph import Graph, ReadError, TensorType, WriteError, call, constant, op, variable
-from graph.text import digests, parse, print_graph
-from graph.text.digests import digest, remembered
+from partita.graph import Graph, ReadError, TensorType, WriteError, call, constant, op, variable
+from partita.graph.text import digests, parse, print_graph
+from partita.graph.text.digests import digest, remembered
 from tests.text.same import difference
 
 NET = """\
@@ -216,7 +216,7 @@ LATE = """
 import gc, sys, types
 early = sys.modules["early"] = types.ModuleType("early")
 import numpy as np
-import graph.text.digests as late
+import partita.graph.text.digests as late
 early.arrays = [np.arange(i) for i in range(3)]
 digests = [late.digest(array) for array in early.arrays]
 early.late, late.early = late, early

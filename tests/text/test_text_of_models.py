@@ -9,12 +9,12 @@ from typing import Any
 import onnx.backend.test
 import pytest
 
-from graph.pictures import to_dot
-from graph.readers.nnvm import from_nnvm_json
-from graph.readers.onnx import load_onnx
-from graph.summary import summarize
-from graph.text import parse
-from graph.writers.nnvm import to_nnvm_json
+from partita.graph.pictures import to_dot
+from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.readers.onnx import load_onnx
+from partita.graph.summary import summarize
+from partita.graph.text import parse
+from partita.graph.writers.nnvm import to_nnvm_json
 from tests.text.same import difference
 
 FOLDER = Path(onnx.backend.test.__file__).parent / "data"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graph.text.words import quoted, quoted_bytes, unquoted, unquoted_bytes, word
+from partita.graph.text.words import quoted, quoted_bytes, unquoted, unquoted_bytes, word
 
 STRINGS = {
     "": '""', "plain words": '"plain words"', "é → 中": '"é → 中"', 'a "b"': r'"a \"b\""', "a\\b": r'"a\\b"',

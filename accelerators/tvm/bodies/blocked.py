@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.interface.provenance import FUSED
-from graph.build import constant
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import Array, TensorType
+from partita.accelerators.interface.provenance import FUSED
+from partita.graph.build import constant
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import Array, TensorType
 
 DOMAIN = "partita.blocked"
 """The domain of ops on blocked values."""

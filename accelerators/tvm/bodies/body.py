@@ -9,20 +9,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from accelerators.tvm.bodies.quantized import BESIDE, NOTHING, ROUNDING, STORED
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
-from accelerators.tvm.extensions import edition
-from accelerators.tvm.sizes.extent import has_extents, sizes_of
-from accelerators.tvm.sizes.op_sizes import NUMBER_BY_NUMBER
-from graph.build import variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType, dtype_name
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from partita.accelerators.tvm.bodies.quantized import BESIDE, NOTHING, ROUNDING, STORED
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
+from partita.accelerators.tvm.extensions import edition
+from partita.accelerators.tvm.sizes.extent import has_extents, sizes_of
+from partita.accelerators.tvm.sizes.op_sizes import NUMBER_BY_NUMBER
+from partita.graph.build import variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType, dtype_name
 
 KEPT = 16
 """A constant of so many numbers at most may stay inside, where the compiler sees its values."""

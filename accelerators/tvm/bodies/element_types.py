@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
 
 WIDE = "partita.wide"
 """Metadata: why an op computes in float32, though its graph computes in less."""

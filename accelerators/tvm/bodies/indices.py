@@ -11,15 +11,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import shape_of
-from accelerators.tvm.sizes.extent import Extent, Size
-from graph.build import CALL_DOMAIN
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.deciding import INDEXED
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import shape_of
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.deciding import INDEXED
 
 INDICES = "Indices"
 """The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension; `signed` ones

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 
 class LabelProperty(SubgraphProperty):

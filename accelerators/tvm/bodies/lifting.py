@@ -5,13 +5,13 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body, element_of, make_body
-from accelerators.tvm.bodies.stored import as_stored
-from graph.build import variable
-from graph.graph import Graph
-from graph.new_array import has_own_memory
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.graph.build import variable
+from partita.graph.graph import Graph
+from partita.graph.new_array import has_own_memory
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
 
 LARGE = 1 << 16
 """Constants of so many bytes are taken out of a call's body."""

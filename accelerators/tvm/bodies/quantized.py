@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""

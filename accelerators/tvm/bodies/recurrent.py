@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import attrs
 
-from graph.node import Node, NodeEntry
-from graph.numerics.recurrent import ACTIVATION_PARAMETERS, Parameters, with_parameters
-from graph.types import TensorType
+from partita.graph.node import Node, NodeEntry
+from partita.graph.numerics.recurrent import ACTIVATION_PARAMETERS, Parameters, with_parameters
+from partita.graph.types import TensorType
 
 DOMAIN = "partita.recurrent"
 """The domain of the layers without the product of their inputs."""

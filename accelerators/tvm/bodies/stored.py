@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.new_array import new_array
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.graph.new_array import new_array
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LATER = 1 << 16
 """Constants of so many bytes are converted when their kernel's layout is made of them."""

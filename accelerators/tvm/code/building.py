@@ -6,14 +6,14 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from accelerators.process.forking import Guard
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.codegen import check_declared, generate, object_code
-from accelerators.tvm.code.linking import can_link
-from accelerators.tvm.lower.lowering import Lowered, lower, nameless
-from accelerators.tvm.machine.library import compiling
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import quiet
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.code.codegen import check_declared, generate, object_code
+from partita.accelerators.tvm.code.linking import can_link
+from partita.accelerators.tvm.lower.lowering import Lowered, lower, nameless
+from partita.accelerators.tvm.machine.library import compiling
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import quiet
 
 
 class Built:

@@ -15,15 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelerators.process.descriptors import above_streams
-from accelerators.tvm.code.elf import check_symbols
-from accelerators.tvm.code.launches import cuda_code, opencl_code
-from accelerators.tvm.code.pieces import in_pieces
-from accelerators.tvm.code.rewriting import rewritten
-from accelerators.tvm.code.stacking import on_stack
-from accelerators.tvm.kernels.language.emit import LARGE, THOROUGH, WRITTEN
-from accelerators.tvm.machine.library import function, part, tvm
-from accelerators.tvm.machine.tvm_errors import refused
+from partita.accelerators.process.descriptors import above_streams
+from partita.accelerators.tvm.code.elf import check_symbols
+from partita.accelerators.tvm.code.launches import cuda_code, opencl_code
+from partita.accelerators.tvm.code.pieces import in_pieces
+from partita.accelerators.tvm.code.rewriting import rewritten
+from partita.accelerators.tvm.code.stacking import on_stack
+from partita.accelerators.tvm.kernels.language.emit import LARGE, THOROUGH, WRITTEN
+from partita.accelerators.tvm.machine.library import function, part, tvm
+from partita.accelerators.tvm.machine.tvm_errors import refused
 
 _DECLARED = re.compile(r'^declare .*?@"?([\w.$]+)', re.MULTILINE)
 """A function that a module calls and does not define, in LLVM's text."""

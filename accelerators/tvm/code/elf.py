@@ -6,7 +6,7 @@ import ctypes
 import struct
 from collections.abc import Iterable
 
-from accelerators.errors import CompileError
+from partita.accelerators.errors import CompileError
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

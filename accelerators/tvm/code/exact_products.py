@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from accelerators.tvm.machine.library import function, part
+from partita.accelerators.tvm.machine.library import function, part
 
 _NAME = "partita_exact_product"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from accelerators.tvm.kernels.language.emit import WRITTEN
-from accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.kernels.language.emit import WRITTEN
+from partita.accelerators.tvm.machine.library import part, tvm
 
 
 def are_written(kernels: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)

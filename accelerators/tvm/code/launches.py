@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.tvm.code.exact_products import with_exact_products, with_helper
-from accelerators.tvm.code.gpu_passes import passes_for
-from accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formula, Given, is_number, joined
-from accelerators.tvm.machine.library import function, part, tvm
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.code.exact_products import with_exact_products, with_helper
+from partita.accelerators.tvm.code.gpu_passes import passes_for
+from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formula, Given, is_number, joined
+from partita.accelerators.tvm.machine.library import function, part, tvm
 
 MOST_LAUNCHES = 4096
 """A kernel of more launches is refused: queueing them would take longer than another device takes to compute."""

@@ -18,15 +18,15 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import CompileError, NotSupported
-from accelerators.tvm.code.codegen import written
-from accelerators.tvm.code.elf import check_symbols, data_object, is_elf, undefined_symbols
-from accelerators.tvm.machine.library import compiling, function, part, tvm
-from accelerators.tvm.machine.tvm_errors import first_line
-from accelerators.tvm.run.pool import pool_object
-from accelerators.tvm.run.runtime import load_library
-from graph.programs import find_program
-from passes.python_child import environment, module_command
+from partita.accelerators.errors import CompileError, NotSupported
+from partita.accelerators.tvm.code.codegen import written
+from partita.accelerators.tvm.code.elf import check_symbols, data_object, is_elf, undefined_symbols
+from partita.accelerators.tvm.machine.library import compiling, function, part, tvm
+from partita.accelerators.tvm.machine.tvm_errors import first_line
+from partita.accelerators.tvm.run.pool import pool_object
+from partita.accelerators.tvm.run.runtime import load_library
+from partita.graph.programs import find_program
+from partita.passes.python_child import environment, module_command
 
 _ON_LINUX = sys.platform.startswith("linux")
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 
-from accelerators.errors import CompileError
-from accelerators.process.thread_pool import Pool
-from accelerators.tvm.machine.library import part
-from graph.programs import find_program
-from passes.python_child import environment
+from partita.accelerators.errors import CompileError
+from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.tvm.machine.library import part
+from partita.graph.programs import find_program
+from partita.passes.python_child import environment
 
 NVRTC = "NVRTC"
 """The name that stands for NVRTC, the compiler that is a library."""

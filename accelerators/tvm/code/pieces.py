@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.tvm.code.rewriting import rewritten
-from accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.code.rewriting import rewritten
+from partita.accelerators.tvm.machine.library import part
 
 FEW, FEW_THREADS, MANY = 64, 16, 1024
 """Pieces of a loop for up to so many threads, and for more; pool.c has the same numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.library import part
 
 Change = Callable[[Any], Any]
 """Gives the replacement of a statement, which is not looked into; None keeps the statement and rewrites its inner

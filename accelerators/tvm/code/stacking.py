@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.code.rewriting import rewritten
-from accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.code.rewriting import rewritten
+from partita.accelerators.tvm.machine.library import part
 
 LARGEST, ALL = 1 << 15, 1 << 17
 """Bytes of one buffer and of all together: what is beyond comes out of the workspace, for the stacks of threads are small."""

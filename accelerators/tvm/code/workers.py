@@ -9,13 +9,13 @@ from threading import Lock
 from time import perf_counter
 from types import TracebackType
 
-from accelerators.process.cores import usable_cores
-from accelerators.process.thread_pool import Pool
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
-from accelerators.tvm.code.codegen import expressions_if_large, is_written
-from accelerators.tvm.lower.lowering import Lowered, lower
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.code.building import Built, Key, generated, keep, known, makes_objects
+from partita.accelerators.tvm.code.codegen import expressions_if_large, is_written
+from partita.accelerators.tvm.lower.lowering import Lowered, lower
+from partita.accelerators.tvm.machine.machine import Machine
 
 TOGETHER = 8
 """The largest number of bodies whose kernels are generated together."""

@@ -10,29 +10,29 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import held_once, is_fixed
-from accelerators.errors import NotSupported
-from accelerators.process.cores import usable_cores
-from accelerators.process.thread_pool import Pool
-from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.bodies.lifting import Lifted
-from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.code.building import Built, compile_kernels, object_files
-from accelerators.tvm.code.codegen import object_code
-from accelerators.tvm.code.linking import link, load
-from accelerators.tvm.kernels.shared.draft import GradualPack
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.lower.lowering import nameless
-from accelerators.tvm.lower.size_expressions import size_expression, tensor_type
-from accelerators.tvm.machine.library import compiling, part, tvm
-from accelerators.tvm.machine.machine import Machine, host_machine
-from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.run.pool import serving
-from accelerators.tvm.sizes.extent import sizes_of
-from graph.graph import Graph
-from graph.new_array import has_own_memory
-from graph.node import Node, NodeEntry
-from graph.types import Array, TensorType, dtype_name
+from partita.accelerators.arrays.sharing import held_once, is_fixed
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.bodies.lifting import Lifted
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.code.building import Built, compile_kernels, object_files
+from partita.accelerators.tvm.code.codegen import object_code
+from partita.accelerators.tvm.code.linking import link, load
+from partita.accelerators.tvm.kernels.shared.draft import GradualPack
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.lower.lowering import nameless
+from partita.accelerators.tvm.lower.size_expressions import size_expression, tensor_type
+from partita.accelerators.tvm.machine.library import compiling, part, tvm
+from partita.accelerators.tvm.machine.machine import Machine, host_machine
+from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
+from partita.accelerators.tvm.run.pool import serving
+from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.graph.graph import Graph
+from partita.graph.new_array import has_own_memory
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, TensorType, dtype_name
 
 SIZING = ("shape_func", "compute_symbolic_expr")
 """What TVM calls the functions by which it computes sizes."""

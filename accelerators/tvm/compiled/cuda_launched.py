@@ -6,16 +6,16 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import AcceleratorUnavailable, RunError
-from accelerators.tvm.code.nvcc import cubins_of_all
-from accelerators.tvm.compiled.cuda_session import CudaSession
-from accelerators.tvm.compiled.launch_list import StepList
-from accelerators.tvm.compiled.stepwise import CompiledSteps
-from accelerators.tvm.run.cuda_arrays import CudaArray, put
-from accelerators.tvm.run.cuda_driver import CudaDriver, Kernel, driver_of
-from accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
-from graph.types import Array
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.errors import AcceleratorUnavailable, RunError
+from partita.accelerators.tvm.code.nvcc import cubins_of_all
+from partita.accelerators.tvm.compiled.cuda_session import CudaSession
+from partita.accelerators.tvm.compiled.launch_list import StepList
+from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
+from partita.accelerators.tvm.run.cuda_arrays import CudaArray, put
+from partita.accelerators.tvm.run.cuda_driver import CudaDriver, Kernel, driver_of
+from partita.accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
+from partita.graph.types import Array
 
 WIDEST = 16
 """The bytes that a thread reads at once, at most. A GPU ends the process's work where they do not begin at a multiple of that."""

@@ -13,14 +13,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import Destination, Target, Wanted
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.launch_list import Slot, Step, StepList
-from accelerators.tvm.compiled.stepwise import bound_arrays, uses_of
-from accelerators.tvm.run.cuda_arrays import CudaArray, empty
-from accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, Kernel, Owned
-from accelerators.tvm.run.cuda_library import CudaError, call, created
-from graph.types import Array, numpy_dtype
+from partita.accelerators.arrays.on_device import Destination, Target, Wanted
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.launch_list import Slot, Step, StepList
+from partita.accelerators.tvm.compiled.stepwise import bound_arrays, uses_of
+from partita.accelerators.tvm.run.cuda_arrays import CudaArray, empty
+from partita.accelerators.tvm.run.cuda_driver import RELAXED, CudaDriver, DevicePieces, Kernel, Owned
+from partita.accelerators.tvm.run.cuda_library import CudaError, call, created
+from partita.graph.types import Array, numpy_dtype
 
 RECORDED = 8
 """The number of recorded runs that are kept: one for each set of addresses that arrays of the caller's have on the GPU."""

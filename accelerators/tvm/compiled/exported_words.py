@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorError
-from accelerators.tvm.compiled.subgraph import Launch
-from graph.types import Array
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.tvm.compiled.subgraph import Launch
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.sizes.extent import Size
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.sizes.extent import Size
 
 
 @attrs.frozen(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.code.launches import Number
 
 
 @attrs.frozen(slots=True)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
-from accelerators.errors import RunError
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.launch_list import Slot, StepList
-from accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
-from accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes, empty, put
-from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
-from graph.types import Array, numpy_dtype
+from partita.accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
+from partita.accelerators.errors import RunError
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.launch_list import Slot, StepList
+from partita.accelerators.tvm.compiled.stepwise import CompiledSteps, bound_arrays, uses_of
+from partita.accelerators.tvm.run.opencl_arrays import OpenClArray, as_bytes, empty, put
+from partita.accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
+from partita.graph.types import Array, numpy_dtype
 
 
 class CompiledOpenCl(CompiledSteps):

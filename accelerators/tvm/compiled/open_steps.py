@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.code.launch_sizes import Formula, number_at
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.joining import Inside
-from accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList, planned
-from accelerators.tvm.sizes.extent import Extent, Size, symbol, value_of
+from partita.accelerators.tvm.code.launch_sizes import Formula, number_at
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.joining import Inside
+from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList, planned
+from partita.accelerators.tvm.sizes.extent import Extent, Size, symbol, value_of
 
 
 @attrs.frozen(slots=True)

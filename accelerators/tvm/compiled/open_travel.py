@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.joining import Inside
-from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
-from accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, Formula, Joined
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.joining import Inside
+from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps
+from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 
 def written_open(steps: OpenSteps) -> dict[str, Any]:

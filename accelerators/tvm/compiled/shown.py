@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import Built
-from accelerators.tvm.code.nvcc import ptx
-from accelerators.tvm.machine.machine import Machine
-from graph.graph import Graph
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.code.nvcc import ptx
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -53,7 +53,7 @@ class Kernel:
     @property
     def text(self) -> str:
         """The loops as they were written; of a kernel that TVM scheduled, its own text."""
-        from accelerators.tvm.lower.lowering import own_draft
+        from partita.accelerators.tvm.lower.lowering import own_draft
 
         draft = own_draft(self._origin().body, self.machine)
         return self.tir if draft is None or draft.kernel is None else str(draft.kernel)

@@ -10,21 +10,21 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.lifting import Lifted
-from accelerators.tvm.code.building import Built
-from accelerators.tvm.code.launch_sizes import Formula, with_arguments
-from accelerators.tvm.code.launches import Launch, Memory, Number
-from accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
-from accelerators.tvm.compiled.joining import Joint, joined, order_of
-from accelerators.tvm.compiled.launch_list import StepList
-from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
-from accelerators.tvm.machine.library import compiling, part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.sizes.extent import Size
-from graph.node import Node
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.lifting import Lifted
+from partita.accelerators.tvm.code.building import Built
+from partita.accelerators.tvm.code.launch_sizes import Formula, with_arguments
+from partita.accelerators.tvm.code.launches import Launch, Memory, Number
+from partita.accelerators.tvm.compiled.assembling import Assembled, Assembly, pack_weights
+from partita.accelerators.tvm.compiled.joining import Joint, joined, order_of
+from partita.accelerators.tvm.compiled.launch_list import StepList
+from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
+from partita.accelerators.tvm.machine.library import compiling, part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
+from partita.accelerators.tvm.sizes.extent import Size
+from partita.graph.node import Node
 
 
 def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:

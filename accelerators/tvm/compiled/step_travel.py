@@ -13,20 +13,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorError, NotSupported
-from accelerators.interface.skeleton import is_skeleton
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.exported_words import ExportedWords, read_words
-from accelerators.tvm.compiled.joining import Inside
-from accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
-from accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
-from accelerators.tvm.compiled.open_travel import read_open, written_open
-from accelerators.tvm.compiled.stepwise import CompiledSteps
-from accelerators.tvm.compiled.subgraph import RunsOn
-from accelerators.tvm.sizes.extent import Size
-from graph.graph import Graph
-from graph.types import TensorType, numpy_dtype
+from partita.accelerators.errors import AcceleratorError, NotSupported
+from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.exported_words import ExportedWords, read_words
+from partita.accelerators.tvm.compiled.joining import Inside
+from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, StepList
+from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenSteps
+from partita.accelerators.tvm.compiled.open_travel import read_open, written_open
+from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
+from partita.accelerators.tvm.compiled.subgraph import RunsOn
+from partita.accelerators.tvm.sizes.extent import Size
+from partita.graph.graph import Graph
+from partita.graph.types import TensorType, numpy_dtype
 
 _LENGTH = struct.Struct("<Q")
 

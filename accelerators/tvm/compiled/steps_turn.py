@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from accelerators.interface.turns import Turn
+from partita.accelerators.interface.turns import Turn
 
 if TYPE_CHECKING:
-    from accelerators.tvm.compiled.stepwise import CompiledSteps, Session
+    from partita.accelerators.tvm.compiled.stepwise import CompiledSteps, Session
 
 
 class StepsTurn(Turn):

@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, Target, Wanted
-from accelerators.errors import RunError
-from accelerators.interface.accelerator import COPY, ProfileRow
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.launch_list import StepList
-from accelerators.tvm.compiled.open_steps import OpenSteps
-from accelerators.tvm.compiled.shown import Origin
-from accelerators.tvm.compiled.steps_turn import StepsTurn
-from accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
-from graph.types import Array
+from partita.accelerators.arrays.on_device import DeviceArray, Target, Wanted
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.accelerator import COPY, ProfileRow
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.launch_list import StepList
+from partita.accelerators.tvm.compiled.open_steps import OpenSteps
+from partita.accelerators.tvm.compiled.shown import Origin
+from partita.accelerators.tvm.compiled.steps_turn import StepsTurn
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, RunsOn
+from partita.graph.types import Array
 
 KEPT = 8
 """The number of sizes whose memory on the device is kept."""
@@ -223,7 +223,8 @@ class CompiledSteps(CompiledTvm):
 
     def export(self) -> bytes:
         """The launches, and the built programs, without the weights."""
-        from accelerators.tvm.compiled import step_travel  # upward: the interface has export as a method
+        # upward: the interface has export as a method
+        from partita.accelerators.tvm.compiled import step_travel
 
         return step_travel.export(self)
 

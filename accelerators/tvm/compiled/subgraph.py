@@ -11,20 +11,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.layout import is_laid_out
-from accelerators.arrays.sharing import held_once, is_fixed
-from accelerators.errors import ClaimError, NotSupported, RunError
-from accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
-from accelerators.process.forking import renewed_in_children
-from accelerators.tvm.code.codegen import ALIGNMENT
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.shown import Kernel, Origin
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import first_line
-from accelerators.tvm.run.kept_memory import kept_memory
-from accelerators.tvm.run.runtime import VirtualMachine, runtime, view
-from accelerators.tvm.run.threads import run_on
-from graph.types import Array, numpy_dtype
+from partita.accelerators.arrays.layout import is_laid_out
+from partita.accelerators.arrays.sharing import held_once, is_fixed
+from partita.accelerators.errors import ClaimError, NotSupported, RunError
+from partita.accelerators.interface.accelerator import CompiledSubgraph, ProfileRow
+from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.tvm.code.codegen import ALIGNMENT
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.shown import Kernel, Origin
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import first_line
+from partita.accelerators.tvm.run.kept_memory import kept_memory
+from partita.accelerators.tvm.run.runtime import VirtualMachine, runtime, view
+from partita.accelerators.tvm.run.threads import run_on
+from partita.graph.types import Array, numpy_dtype
 
 
 @attrs.frozen(slots=True)
@@ -220,7 +220,8 @@ class CompiledTvm(CompiledSubgraph):
 
     def export(self) -> bytes:
         """The code without the weights."""
-        from accelerators.tvm.compiled.travel import export  # upward: the interface has export as a method
+        # upward: the interface has export as a method
+        from partita.accelerators.tvm.compiled.travel import export
 
         return export(self)
 

@@ -13,17 +13,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import AcceleratorError, CompileError, NotSupported
-from accelerators.interface.skeleton import is_skeleton
-from accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link, not_linked
-from accelerators.tvm.compiled.assembling import Assembled
-from accelerators.tvm.compiled.exported_words import read_words
-from accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
-from accelerators.tvm.machine.library import compiling
-from accelerators.tvm.machine.tvm_errors import first_line, quiet
-from accelerators.tvm.run.runtime import load_library
-from graph.errors import PartitaError
-from graph.graph import Graph
+from partita.accelerators.errors import AcceleratorError, CompileError, NotSupported
+from partita.accelerators.interface.skeleton import is_skeleton
+from partita.accelerators.tvm.code.linking import MISSING, NEEDED, Sharing, can_link, not_linked
+from partita.accelerators.tvm.compiled.assembling import Assembled
+from partita.accelerators.tvm.compiled.exported_words import read_words
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, RunsOn
+from partita.accelerators.tvm.machine.library import compiling
+from partita.accelerators.tvm.machine.tvm_errors import first_line, quiet
+from partita.accelerators.tvm.run.runtime import load_library
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
 
 ROOM = 32 << 20
 """The bytes that have to be free for object files."""

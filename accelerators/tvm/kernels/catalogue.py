@@ -9,85 +9,85 @@ from typing import Literal
 
 import attrs
 
-from accelerators.interface.cached_attention import DOMAIN as CACHE
-from accelerators.interface.cached_attention import OP as CACHED
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.indices import INDICES, OUTSIDE
-from accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from accelerators.tvm.bodies.packed import PANEL_ROWS, PRODUCT, ROWS
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
-from accelerators.tvm.bodies.recurrent import GATES
-from accelerators.tvm.kernels.attention.attention import attention
-from accelerators.tvm.kernels.attention.cached import cached_attention
-from accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
-from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
-from accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
-from accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
-from accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
-from accelerators.tvm.kernels.convolution.plain import convolution
-from accelerators.tvm.kernels.elementwise.chain import chain
-from accelerators.tvm.kernels.language import given_sizes, narrowing
-from accelerators.tvm.kernels.matmul.gemm import gemm
-from accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
-from accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
-from accelerators.tvm.kernels.matmul.packed_product import packed_product
-from accelerators.tvm.kernels.matmul.product import product
-from accelerators.tvm.kernels.matmul.thin import thin
-from accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
-from accelerators.tvm.kernels.moves.copies import COPIES, copies
-from accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
-from accelerators.tvm.kernels.moves.gather import gather
-from accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
-from accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from accelerators.tvm.kernels.moves.packed_rows import packed_rows
-from accelerators.tvm.kernels.moves.panel_rows import panel_rows
-from accelerators.tvm.kernels.moves.scatter import scatter
-from accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
-from accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
-from accelerators.tvm.kernels.quantized.byte_enlarging import mix
-from accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
-from accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
-from accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
-from accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
-from accelerators.tvm.kernels.quantized.gpu_byte_moves import (
+from partita.accelerators.interface.cached_attention import DOMAIN as CACHE
+from partita.accelerators.interface.cached_attention import OP as CACHED
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.indices import INDICES, OUTSIDE
+from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from partita.accelerators.tvm.bodies.packed import PANEL_ROWS, PRODUCT, ROWS
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
+from partita.accelerators.tvm.bodies.recurrent import GATES
+from partita.accelerators.tvm.kernels.attention.attention import attention
+from partita.accelerators.tvm.kernels.attention.cached import cached_attention
+from partita.accelerators.tvm.kernels.attention.gpu_attention import gpu_attention
+from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
+from partita.accelerators.tvm.kernels.convolution.gpu_conv import gpu_convolution
+from partita.accelerators.tvm.kernels.convolution.gpu_depthwise import gpu_depthwise
+from partita.accelerators.tvm.kernels.convolution.gpu_transposed import gpu_transposed_convolution
+from partita.accelerators.tvm.kernels.convolution.plain import convolution
+from partita.accelerators.tvm.kernels.elementwise.chain import chain
+from partita.accelerators.tvm.kernels.language import given_sizes, narrowing
+from partita.accelerators.tvm.kernels.matmul.gemm import gemm
+from partita.accelerators.tvm.kernels.matmul.gpu_gemm import gpu_gemm
+from partita.accelerators.tvm.kernels.matmul.gpu_values import gpu_value_product
+from partita.accelerators.tvm.kernels.matmul.packed_product import packed_product
+from partita.accelerators.tvm.kernels.matmul.product import product
+from partita.accelerators.tvm.kernels.matmul.thin import thin
+from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
+from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
+from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
+from partita.accelerators.tvm.kernels.moves.gather import gather
+from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
+from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
+from partita.accelerators.tvm.kernels.moves.packed_rows import packed_rows
+from partita.accelerators.tvm.kernels.moves.panel_rows import panel_rows
+from partita.accelerators.tvm.kernels.moves.scatter import scatter
+from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
+from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
+from partita.accelerators.tvm.kernels.quantized.byte_enlarging import mix
+from partita.accelerators.tvm.kernels.quantized.byte_enlarging import resize as resize_bytes
+from partita.accelerators.tvm.kernels.quantized.byte_product import product as quantized_product
+from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import dynamic_bytes
+from partita.accelerators.tvm.kernels.quantized.gpu_byte_depthwise import gpu_quantized_depthwise
+from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import (
     gpu_interleaved_bytes,
     gpu_joined,
     gpu_resized_bytes,
 )
-from accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
-from accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
-from accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
-from accelerators.tvm.kernels.quantized.gpu_pairs import gpu_pair_product
-from accelerators.tvm.kernels.quantized.joins import joined
-from accelerators.tvm.kernels.quantized.lookup import lookup
-from accelerators.tvm.kernels.quantized.pairs import pair_product
-from accelerators.tvm.kernels.quantized.pools import largest, mean
-from accelerators.tvm.kernels.recurrent.recurrence import recurrence
-from accelerators.tvm.kernels.rows.any_axes import reduction
-from accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
-from accelerators.tvm.kernels.rows.gpu_positions import gpu_one_at_the_largest, gpu_position
-from accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
-from accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
-from accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
-from accelerators.tvm.kernels.rows.program import row_program
-from accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, OF_CHANNELS, SOFTMAXES
-from accelerators.tvm.kernels.rows.running_sums import running_sums
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.instructions import narrowing_of
-from accelerators.tvm.kernels.shared.reducers import REDUCERS
-from accelerators.tvm.kernels.window.blocked_pool import blocked_pool
-from accelerators.tvm.kernels.window.columns import columns_to_image
-from accelerators.tvm.kernels.window.depthwise import depthwise
-from accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
-from accelerators.tvm.kernels.window.gpu_pool import gpu_pool
-from accelerators.tvm.kernels.window.lrn import lrn
-from accelerators.tvm.kernels.window.plain_pool import plain_pool
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
-from accelerators.tvm.sizes.sizing import is_for_any_size
-from graph.build import CALL_DOMAIN
+from partita.accelerators.tvm.kernels.quantized.gpu_byte_product import gpu_quantized_product
+from partita.accelerators.tvm.kernels.quantized.gpu_dynamic_bytes import gpu_dynamic_bytes
+from partita.accelerators.tvm.kernels.quantized.gpu_mix import gpu_mix
+from partita.accelerators.tvm.kernels.quantized.gpu_pairs import gpu_pair_product
+from partita.accelerators.tvm.kernels.quantized.joins import joined
+from partita.accelerators.tvm.kernels.quantized.lookup import lookup
+from partita.accelerators.tvm.kernels.quantized.pairs import pair_product
+from partita.accelerators.tvm.kernels.quantized.pools import largest, mean
+from partita.accelerators.tvm.kernels.recurrent.recurrence import recurrence
+from partita.accelerators.tvm.kernels.rows.any_axes import reduction
+from partita.accelerators.tvm.kernels.rows.gpu_extremes import gpu_extreme
+from partita.accelerators.tvm.kernels.rows.gpu_positions import gpu_one_at_the_largest, gpu_position
+from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
+from partita.accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
+from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
+from partita.accelerators.tvm.kernels.rows.program import row_program
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, OF_CHANNELS, SOFTMAXES
+from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
+from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
+from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
+from partita.accelerators.tvm.kernels.window.columns import columns_to_image
+from partita.accelerators.tvm.kernels.window.depthwise import depthwise
+from partita.accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
+from partita.accelerators.tvm.kernels.window.gpu_pool import gpu_pool
+from partita.accelerators.tvm.kernels.window.lrn import lrn
+from partita.accelerators.tvm.kernels.window.plain_pool import plain_pool
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
+from partita.accelerators.tvm.sizes.sizing import is_for_any_size
+from partita.graph.build import CALL_DOMAIN
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 
-from accelerators.tvm.kernels.attention.merging import merge_projections
-from accelerators.tvm.kernels.attention.selector import AttentionProperty
-from accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
-from accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty, NormedProperty
-from accelerators.tvm.kernels.elementwise.selector import ChainProperty
-from accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
-from accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
-from accelerators.tvm.kernels.matmul.product_selector import ProductProperty
-from accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
-from accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
-from accelerators.tvm.kernels.quantized.selector import QuantizedProperty
-from accelerators.tvm.kernels.rows.selector import RowProperty
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.machine.machine import Machine
-from graph.graph import Graph
-from graph.node import Node
-from partition.partition_graph import partition_graph
-from partition.pattern import Pattern
-from partition.property import PatternProperty
+from partita.accelerators.tvm.kernels.attention.merging import merge_projections
+from partita.accelerators.tvm.kernels.attention.selector import AttentionProperty
+from partita.accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
+from partita.accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty, NormedProperty
+from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
+from partita.accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
+from partita.accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
+from partita.accelerators.tvm.kernels.matmul.product_selector import ProductProperty
+from partita.accelerators.tvm.kernels.matmul.spread_gemms import spread_gemms
+from partita.accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
+from partita.accelerators.tvm.kernels.quantized.selector import QuantizedProperty
+from partita.accelerators.tvm.kernels.rows.selector import RowProperty
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.partition_graph import partition_graph
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty
 
 
 class SingleProperty(PatternProperty):

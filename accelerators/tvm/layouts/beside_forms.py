@@ -7,17 +7,17 @@ from itertools import dropwhile
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.scales import Scaling
-from accelerators.tvm.sizes.extent import Extent
-from graph.build import constant
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.rewrite import Rewriter
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.layouts.scales import Scaling
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType
 
 
 @attrs.frozen(slots=True)

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.sizes.extent import has_extents
-from graph.build import constant
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.bodies.blocked import Value, blocked_constant, blocked_type, dtype_of, move
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.sizes.extent import has_extents
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType
 
 
 class Forms:

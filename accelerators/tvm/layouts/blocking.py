@@ -11,7 +11,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import (
+from partita.accelerators.tvm.bodies.blocked import (
     DOMAIN,
     IMAGES,
     ORIGIN,
@@ -21,21 +21,21 @@ from accelerators.tvm.bodies.blocked import (
     on_blocks,
     origins_of,
 )
-from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from accelerators.tvm.kernels.moves.enlarging import whole_factors
-from accelerators.tvm.kernels.shared.phases import Kind
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.blocked_forms import Forms
-from accelerators.tvm.layouts.half_images import is_blocked_alone
-from accelerators.tvm.layouts.shuffles import find_shuffles
-from accelerators.tvm.layouts.transposing import Phases, find_phases
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
-from accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.pauses import collector_paused
+from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
+from partita.accelerators.tvm.kernels.shared.phases import Kind
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from partita.accelerators.tvm.layouts.blocked_forms import Forms
+from partita.accelerators.tvm.layouts.half_images import is_blocked_alone
+from partita.accelerators.tvm.layouts.shuffles import find_shuffles
+from partita.accelerators.tvm.layouts.transposing import Phases, find_phases
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
+from partita.accelerators.tvm.sizes.extent import Extent, is_less, is_multiple
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.pauses import collector_paused
 
 MOSTLY_PADDING = 0.6
 """Where less than this part of the products of a convolution meets the image, its kernel passes over taps that meet only

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.kernels.shared.operands import only_reader
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import is_lossless, scaling_of
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.tvm.kernels.shared.operands import only_reader
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import is_lossless, scaling_of
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 
 def divide(walk: Walk, node: Node, factor: Array) -> Array:

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import Window, window_attributes
-from accelerators.tvm.layouts.dividing import divide
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import Scaling, distances_of
-from accelerators.tvm.layouts.sums import sums_of
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import Array
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.window import Window, window_attributes
+from partita.accelerators.tvm.layouts.dividing import divide
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import Scaling, distances_of
+from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import Array
 
 FLOAT32 = 1
 """ONNX's number for the element type."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from accelerators.tvm.kernels.shared.shapes import float32_shape
-from graph.build import constant
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, TensorType
-from passes.constants import Namer
-from passes.fold_batch_norm import convolution_factors, is_inference, is_only_reader, scale_and_shift
+from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array, TensorType
+from partita.passes.constants import Namer
+from partita.passes.fold_batch_norm import convolution_factors, is_inference, is_only_reader, scale_and_shift
 
 
 @attrs.frozen(slots=True)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
-from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
-from accelerators.tvm.bodies.quantized import is_weight
-from accelerators.tvm.kernels.shared.numbers import REALS
-from accelerators.tvm.kernels.shared.packing import Packing
-from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
-from accelerators.tvm.layouts.scales import LEAST
-from accelerators.tvm.machine.machine import Machine
-from graph.build import constant
-from graph.graph import Graph
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.pauses import collector_paused
-from graph.rewrite import Rewriter
-from graph.types import Array
-from passes.constants import Namer
+from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT, ROWS
+from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.kernels.shared.numbers import REALS
+from partita.accelerators.tvm.kernels.shared.packing import Packing
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.layouts.scales import LEAST
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.pauses import collector_paused
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array
+from partita.passes.constants import Namer
 
 BITS = {"int8": 8, "uint8": 8, "int4": 4, "uint4": 4}
 """The element types of weights that stay packed."""

@@ -12,21 +12,21 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
-from accelerators.tvm.bodies.element_types import WIDE
-from accelerators.tvm.bodies.stored import LATER, as_stored
-from accelerators.tvm.kernels.shared.numbers import HALVES
-from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.machine.special import Used
-from graph.build import constant
-from graph.graph import Graph
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.pauses import collector_paused
-from graph.rewrite import Rewriter
-from graph.types import Array, TensorType, numpy_dtype
-from graph.words import counted
-from passes.constants import Namer
+from partita.accelerators.tvm.bodies.blocked import DOMAIN, ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.element_types import WIDE
+from partita.accelerators.tvm.bodies.stored import LATER, as_stored
+from partita.accelerators.tvm.kernels.shared.numbers import HALVES
+from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.machine.special import Used
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.pauses import collector_paused
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import Array, TensorType, numpy_dtype
+from partita.graph.words import counted
+from partita.passes.constants import Namer
 
 PRODUCTS = frozenset("Conv ConvTranspose DepthwiseConv Gemm MatMul".split())
 """Ops that take narrow numbers wherever they are."""

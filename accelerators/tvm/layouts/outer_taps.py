@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.sizes.extent import Extent
-from graph.build import constant
-from graph.graph import Graph
-from graph.node import Node, frozen_attrs
-from graph.rewrite import Rewriter, rewrite
-from passes.constants import Namer
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.node import Node, frozen_attrs
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.constants import Namer
 
 
 def drop_outer_taps(graph: Graph) -> Graph:

@@ -7,20 +7,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.moves.enlarging import whole_factors
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import window_attributes
-from accelerators.tvm.layouts.quantized_moves import wanted_after
-from accelerators.tvm.layouts.quantized_products import repeated
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
-from accelerators.tvm.layouts.sums import sums_of
-from accelerators.tvm.layouts.transposing import Phases, has_few_phases
-from accelerators.tvm.prepare.resizing import mixtures
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import Array
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.moves.enlarging import whole_factors
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.window import window_attributes
+from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
+from partita.accelerators.tvm.layouts.quantized_products import repeated
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import Scaling, is_lossless, weight_of
+from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.layouts.transposing import Phases, has_few_phases
+from partita.accelerators.tvm.prepare.resizing import mixtures
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import Array
 
 WIDEST = 4
 """A filter whose taps are spread is filled up with zeros, to so many times its size at most."""

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.quantized_moves import join as join_plain
-from accelerators.tvm.layouts.quantized_moves import wanted_after
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless
-from accelerators.tvm.sizes.extent import is_less
-from graph.node import Node, frozen_attrs
+from partita.accelerators.tvm.bodies.blocked import DOMAIN as BLOCKED
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from partita.accelerators.tvm.layouts.quantized_moves import join as join_plain
+from partita.accelerators.tvm.layouts.quantized_moves import wanted_after
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, is_lossless
+from partita.accelerators.tvm.sizes.extent import is_less
+from partita.graph.node import Node, frozen_attrs
 
 
 def largest(walk: Walk, node: Node) -> bool | None:

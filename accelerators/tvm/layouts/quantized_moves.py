@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.operands import only_reader
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import Scaling, scaling_of
-from graph.node import Node, NodeEntry
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.operands import only_reader
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import Scaling, scaling_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, TensorType
 
 
 def move(walk: Walk, node: Node) -> bool | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.packed import DOMAIN as PACKED
-from accelerators.tvm.bodies.quantized import is_weight
-from accelerators.tvm.layouts.narrowing import listed
-from accelerators.tvm.machine.special import Used
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
-from graph.words import counted
+from partita.accelerators.tvm.bodies.packed import DOMAIN as PACKED
+from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.layouts.narrowing import listed
+from partita.accelerators.tvm.machine.special import Used
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
+from partita.graph.words import counted
 
 PRODUCTS = frozenset("Conv ConvTranspose MatMul Gemm MatMulInteger ConvInteger".split())
 """The ops whose products may be those of integers."""

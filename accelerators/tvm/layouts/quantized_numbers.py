@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import scaling_of
-from graph.node import Node, NodeEntry, frozen_attrs
-from passes.fold_batch_norm import is_inference, scale_and_shift
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import scaling_of
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.passes.fold_batch_norm import is_inference, scale_and_shift
 
 
 def rounding(walk: Walk, node: Node) -> bool | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN, is_weight
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.dividing import divide
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import DEEPEST, Scaling, is_lossless, scaling_of
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import TensorType
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_weight
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.layouts.dividing import divide
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import DEEPEST, Scaling, is_lossless, scaling_of
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import TensorType
 
 BYTES = ("uint8", "int8")
 

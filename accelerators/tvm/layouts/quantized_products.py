@@ -8,21 +8,21 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
-from accelerators.tvm.layouts.dividing import divide
-from accelerators.tvm.layouts.far_convolutions import far_convolution
-from accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import (
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes, window_of
+from partita.accelerators.tvm.layouts.dividing import divide
+from partita.accelerators.tvm.layouts.far_convolutions import far_convolution
+from partita.accelerators.tvm.layouts.quantized_pairs import pair, whole_pair
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import (
     Scaling,
     weight_of,
     whole_weight,
 )
-from accelerators.tvm.layouts.sums import sums_of
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import Array, TensorType
 
 PIXEL = Window((1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (0, 0))
 """A window of one pixel."""

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.layouts.quantized_enlarging import resized, transposed
-from accelerators.tvm.layouts.quantized_images import join, largest, mean, response
-from accelerators.tvm.layouts.quantized_moves import move, pad
-from accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
-from accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
-from accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
-from accelerators.tvm.layouts.scales import scaling_of
-from accelerators.tvm.layouts.tables import tabulate, without_tests
-from accelerators.tvm.layouts.whole_convolutions import whole_convolution
-from accelerators.tvm.machine.machine import Machine
-from graph.graph import Graph
-from graph.node import Node
-from graph.pauses import collector_paused
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.layouts.quantized_enlarging import resized, transposed
+from partita.accelerators.tvm.layouts.quantized_images import join, largest, mean, response
+from partita.accelerators.tvm.layouts.quantized_moves import move, pad
+from partita.accelerators.tvm.layouts.quantized_numbers import elementwise, looked_up, normalized, rounding
+from partita.accelerators.tvm.layouts.quantized_products import convolution, matrices, whole_product
+from partita.accelerators.tvm.layouts.quantized_walk import MOVES, Rule, Walk
+from partita.accelerators.tvm.layouts.scales import scaling_of
+from partita.accelerators.tvm.layouts.tables import tabulate, without_tests
+from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolution
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.pauses import collector_paused
 
 QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger ConvInteger".split())
 """A graph without any of these has no quantized values."""

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
-from accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
-from accelerators.tvm.kernels.shared.numbers import HALVES
-from accelerators.tvm.prepare.parts import onnx_type
-from accelerators.tvm.sizes.sizing import is_for_any_size
-from graph.build import constant, op
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.constants import Namer
-from passes.infer import infer
+from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
+from partita.accelerators.tvm.kernels.shared.numbers import HALVES
+from partita.accelerators.tvm.prepare.parts import onnx_type
+from partita.accelerators.tvm.sizes.sizing import is_for_any_size
+from partita.graph.build import constant, op
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.constants import Namer
+from partita.passes.infer import infer
 
 
 def project_inputs(graph: Graph) -> Graph:

@@ -7,11 +7,11 @@ from collections.abc import Collection
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.sizes.extent import sizes_of
-from graph.node import Node, NodeEntry
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.bodies.quantized import STORED, around_zero, is_weight
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, numpy_dtype
 
 LEAST = 2.0**-100
 """The least scale by which numbers of every size are multiplied and divided without loss."""

@@ -11,14 +11,14 @@ from collections.abc import Collection
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS
-from accelerators.tvm.kernels.matmul.gemm import Cut, before_turn
-from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
-from accelerators.tvm.machine.machine import Machine
-from graph.graph import Graph
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS
+from partita.accelerators.tvm.kernels.matmul.gemm import Cut, before_turn
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.rewrite import Rewriter, rewrite
 
 
 @attrs.frozen(slots=True, eq=False)

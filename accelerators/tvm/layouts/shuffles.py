@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from passes.fold_batch_norm import is_only_reader
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.passes.fold_batch_norm import is_only_reader
 
 
 @attrs.frozen(slots=True)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerators.tvm.bodies.quantized import is_weight
-from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
-from graph.build import constant
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType
+from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 """The ops that begin an image."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import is_weight
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless
-from graph.node import NodeEntry
-from graph.types import Array
+from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM, Scaling, is_lossless
+from partita.graph.node import NodeEntry
+from partita.graph.types import Array
 
 PIECE = 1 << 20
 """About so many weights are looked at together."""

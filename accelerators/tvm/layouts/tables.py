@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from accelerators.tvm.kernels.shared.formulas import LONG
-from accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
-from accelerators.tvm.layouts.scales import scaling_of
-from graph.build import constant
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.names import unique
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
+from partita.accelerators.tvm.kernels.shared.formulas import LONG
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
+from partita.accelerators.tvm.layouts.scales import scaling_of
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array, TensorType
 
 BYTES = ("uint8", "int8")
 

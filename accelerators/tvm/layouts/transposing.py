@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.window import Pair, Window
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 MOST_PHASES = 1024
 """A transposed convolution of more phases is left as it is: each is a set of output channels with weights of its own."""

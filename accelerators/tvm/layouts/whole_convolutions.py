@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import DOMAIN, around_zero
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
-from accelerators.tvm.layouts.quantized_walk import Walk
-from accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.types import Array, TensorType
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, around_zero
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.window import Window, make_window, window_attributes
+from partita.accelerators.tvm.layouts.quantized_walk import Walk
+from partita.accelerators.tvm.layouts.scales import BYTE, LARGEST_SUM
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.types import Array, TensorType
 
 INT32 = 6
 """ONNX's number for the element type."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.layouts.scales import BYTE, DEEPEST, LARGEST_SUM
-from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
-from graph.graph import Graph
-from graph.node import Node
+from partita.accelerators.tvm.layouts.scales import BYTE, DEEPEST, LARGEST_SUM
+from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 INTEGERS = frozenset(("DequantizeLinear", "MatMulInteger"))
 """A graph without any of these has no quantized values."""

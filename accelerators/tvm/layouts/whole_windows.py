@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.graph import Graph
-from graph.node import Node, frozen_attrs
-from graph.numerics.windows import SAME
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node, frozen_attrs
+from partita.graph.numerics.windows import SAME
+from partita.graph.rewrite import Rewriter, rewrite
 
 GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool"}
 """The name of such a pool of all pixels."""

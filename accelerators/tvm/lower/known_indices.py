@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.machine.library import part
-from graph.types import Array
+from partita.accelerators.tvm.machine.library import part
+from partita.graph.types import Array
 
 _STEPS: Mapping[str, Callable[..., Any]] = {
     "relax.less": np.less,

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.extensions import TvmExtension, find
-from accelerators.tvm.lower.onnx_importer import import_fixed
-from accelerators.tvm.lower.open_sizes import import_open
-from accelerators.tvm.lower.size_expressions import size_expression, size_variable, tensor_type
-from accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
-from accelerators.tvm.machine.library import compiling, part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.sizes.extent import Extent
-from accelerators.tvm.sizes.sizing import is_for_any_size
-from graph.types import Array, TensorType
-from graph.words import counted
-from passes.infer import infer
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.extensions import TvmExtension, find
+from partita.accelerators.tvm.lower.onnx_importer import import_fixed
+from partita.accelerators.tvm.lower.open_sizes import import_open
+from partita.accelerators.tvm.lower.size_expressions import size_expression, size_variable, tensor_type
+from partita.accelerators.tvm.lower.unordered import ACROSS_THREADS, carrying
+from partita.accelerators.tvm.machine.library import compiling, part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.sizes.sizing import is_for_any_size
+from partita.graph.types import Array, TensorType
+from partita.graph.words import counted
+from partita.passes.infer import infer
 
 if TYPE_CHECKING:
-    from accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.kernels.shared.draft import Draft
 
 
 
@@ -57,7 +57,7 @@ def lower(
 ) -> Lowered:
     """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
     its candidates are noted in `offered`. `check` is called before TVM's importer and schedules make them: it may refuse."""
-    from accelerators.tvm.kernels.shared.choice import choosing
+    from partita.accelerators.tvm.kernels.shared.choice import choosing
 
     # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
     is_open = is_for_any_size(body.graph)
@@ -84,7 +84,7 @@ def lower(
 def own_draft(body: Body, machine: Machine) -> Draft | None:
     """The kernel of ours for the body; None where there is none, or it would have to know a size now that is known only when the
     model is called: TVM's own may take the body at any size."""
-    from accelerators.tvm.kernels.catalogue import draft_kernel
+    from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 
     try:
         with refused("kernel"):
@@ -125,8 +125,8 @@ def _reshape(shape: Any) -> Callable[[Array], Array]:
 
 def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Draft:
     """The user's tensor expression, scheduled by the generic rule."""
-    from accelerators.tvm.kernels.shared.draft import Draft
-    from accelerators.tvm.schedules.choosing import schedule
+    from partita.accelerators.tvm.kernels.shared.draft import Draft
+    from partita.accelerators.tvm.schedules.choosing import schedule
 
     te, node = part("te"), body.ops[0]
     with quiet(), refused(f"extension {extension.domain}.{extension.op}"):
@@ -155,7 +155,7 @@ def _difference(outs: Sequence[Any], body: Body) -> str | None:
 
 
 def _from_importer(body: Body, machine: Machine) -> Lowered:
-    from accelerators.tvm.schedules.choosing import schedule
+    from partita.accelerators.tvm.schedules.choosing import schedule
 
     is_open = is_for_any_size(body.graph)
     legal = import_open(body, machine) if is_open else import_fixed(body, machine)

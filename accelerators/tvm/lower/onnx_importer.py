@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.lower.known_indices import with_known_indices
-from accelerators.tvm.lower.unordered import cast, sign
-from accelerators.tvm.machine.library import compiling, part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
-from graph.graph import Graph
-from graph.types import TensorType
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.lower.known_indices import with_known_indices
+from partita.accelerators.tvm.lower.unordered import cast, sign
+from partita.accelerators.tvm.machine.library import compiling, part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import Failure, quiet, refused
+from partita.graph.graph import Graph
+from partita.graph.types import TensorType
 
 
 def import_body(graph: Graph) -> Any:
     """The Relax function's module, as the importer makes it; CompileError says what TVM cannot take."""
-    from graph.writers.onnx.model import to_model
+    from partita.graph.writers.onnx.model import to_model
 
     _require_tensors(graph)
     importer = part("relax.frontend.onnx.onnx_frontend").ONNXGraphImporter

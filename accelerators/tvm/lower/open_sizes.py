@@ -7,18 +7,18 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.lower.onnx_importer import import_body, legalize
-from accelerators.tvm.lower.size_expressions import size_expression
-from accelerators.tvm.lower.wrong_sizes import wrong_size
-from accelerators.tvm.machine.library import part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import refused
-from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
-from graph.graph import Graph
-from graph.rewrite import Rewriter
-from graph.types import TensorType
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize
+from partita.accelerators.tvm.lower.size_expressions import size_expression
+from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
+from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import refused
+from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from partita.graph.graph import Graph
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
 
 HEAVY = frozenset("Attention Conv ConvTranspose CumSum Einsum Gemm GRU LSTM MatMul RNN".split())
 """Ops of many products, and running sums: TVM's loops over sizes that are not known take many times as long as kernels for one

@@ -6,9 +6,9 @@ from functools import cache, reduce
 from operator import add, mul
 from typing import Any
 
-from accelerators.errors import CompileError
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 
 def tensor_type(shape: Any, dtype: str) -> Any:

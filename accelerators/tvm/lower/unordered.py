@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.library import part, tvm
 
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 

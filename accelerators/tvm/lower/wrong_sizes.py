@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from accelerators.interface.empties import has_no_elements, sums_nothing
-from accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.interface.empties import has_no_elements, sums_nothing
+from partita.accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 
 def wrong_size(node: Node) -> str | None:

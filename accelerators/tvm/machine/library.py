@@ -8,10 +8,10 @@ import threading
 from functools import cache
 from typing import Any
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.process.forking import Guard
-from accelerators.tvm.machine.short_import import short_import
-from accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm.machine.short_import import short_import
+from partita.accelerators.tvm.run.runtime import PACKAGE, function, has_backend, package_folder, runtime
 
 __all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
 

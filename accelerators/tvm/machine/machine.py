@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
-from accelerators.tvm.machine.library import function, tvm
-from accelerators.tvm.machine.permission import usable_features
-from accelerators.tvm.machine.processor import KNOWN_FEATURES
-from accelerators.tvm.machine.short_import import gpu_hooks
-from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
-from accelerators.tvm.machine.work import STEPS, TASKS
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu, opencl_gpu
+from partita.accelerators.tvm.machine.library import function, tvm
+from partita.accelerators.tvm.machine.permission import usable_features
+from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES
+from partita.accelerators.tvm.machine.short_import import gpu_hooks
+from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
+from partita.accelerators.tvm.machine.work import STEPS, TASKS
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)

@@ -10,7 +10,7 @@ import platform
 import sys
 from functools import cache
 
-from accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.processor import host_features
 
 ARCH_PRCTL = 158
 """The system call's number on x86-64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from accelerators.tvm.machine.library import function, tvm
+from partita.accelerators.tvm.machine.library import function, tvm
 
 _LINUX = Path("/proc/cpuinfo")
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from accelerators.process.forking import Guard
-from accelerators.tvm.run.runtime import EXTRA, has_backend, without_torch
-from graph.pauses import collector_paused
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm.run.runtime import EXTRA, has_backend, without_torch
+from partita.graph.pauses import collector_paused
 
 HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
 """Where this is 0 in the environment TVM imports no hooks."""

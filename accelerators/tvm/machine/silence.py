@@ -7,7 +7,7 @@ import threading
 import warnings
 from typing import Any
 
-from accelerators.process.forking import renewed_in_children
+from partita.accelerators.process.forking import renewed_in_children
 
 
 class Silence:

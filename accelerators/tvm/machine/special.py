@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import attrs
 
-from accelerators.interface.keys import BadValue
+from partita.accelerators.interface.keys import BadValue
 
 
 @attrs.frozen(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from accelerators.errors import CompileError
-from accelerators.tvm.machine.silence import Silence
-from graph.errors import PartitaError
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.machine.silence import Silence
+from partita.graph.errors import PartitaError
 
 Failure = Exception
 """The exceptions that TVM raises, which may be any at all."""

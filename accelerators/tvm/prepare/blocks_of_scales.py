@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, numpy_dtype
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, numpy_dtype
 
 OPS = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """ONNX's ops that may have a block_size."""

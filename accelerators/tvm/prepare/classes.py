@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant, op
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType, numpy_dtype
+from partita.graph.build import constant, op
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType, numpy_dtype
 
 LOSSES = frozenset(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"))
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from graph.flops import einsum_products
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.flops import einsum_products
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 MOST_PRODUCTS = 1 << 28
 """The products that an Einsum of more than two operands may take in one walk."""

@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.prepare.contractions import terms_of
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Dim, TensorType
+from partita.accelerators.tvm.prepare.contractions import terms_of
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType
 
 REFUSAL = "this Einsum is a product of groups of dimensions, and is taken apart first"
 """Why no kernel takes it as it is."""

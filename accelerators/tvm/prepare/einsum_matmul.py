@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.prepare.contractions import terms_of
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.tvm.prepare.contractions import terms_of
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 REFUSAL = "this Einsum is a product of matrices, and is taken apart first"
 """Why no kernel takes it as it is."""

@@ -3,9 +3,9 @@ that are symbols too."""
 
 from __future__ import annotations
 
-from accelerators.tvm.prepare.contractions import terms_of
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.tvm.prepare.contractions import terms_of
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 REFUSAL = "this Einsum is a Transpose, and is taken apart first"
 """Why no kernel takes it as it is."""

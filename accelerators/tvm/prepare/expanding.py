@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from accelerators.interface.provenance import FUSED
-from accelerators.tvm.prepare.classes import LOSSES, with_classes_alone
-from accelerators.tvm.prepare.masked_rows import with_rows_cleared_last
-from accelerators.tvm.prepare.parts import has_own_parts, own_parts
-from accelerators.tvm.prepare.single import alone
-from graph.build import CALL_DOMAIN
-from graph.errors import PartitaError, UnknownOp
-from graph.graph import Graph
-from graph.microsoft import NoBody, body_of, is_known, needed_opset, why_unknown
-from graph.node import Node
-from graph.numerics.evaluate import defaults
-from graph.ops import is_random
-from graph.protos import write_type
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.interface.provenance import FUSED
+from partita.accelerators.tvm.prepare.classes import LOSSES, with_classes_alone
+from partita.accelerators.tvm.prepare.masked_rows import with_rows_cleared_last
+from partita.accelerators.tvm.prepare.parts import has_own_parts, own_parts
+from partita.accelerators.tvm.prepare.single import alone
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.errors import PartitaError, UnknownOp
+from partita.graph.graph import Graph
+from partita.graph.microsoft import NoBody, body_of, is_known, needed_opset, why_unknown
+from partita.graph.node import Node
+from partita.graph.numerics.evaluate import defaults
+from partita.graph.ops import is_random
+from partita.graph.protos import write_type
+from partita.graph.rewrite import Rewriter, rewrite
 
 EXPANDED = "Expanded"
 """The op of a call that stands for an op's body until it is inlined."""
@@ -77,7 +77,7 @@ def _microsoft_body(node: Node, graph: Graph) -> Graph:
 
 def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:
     """The body that ONNX defines, and what its inputs stand for: x0 is the node's first."""
-    from graph.readers.onnx import load_onnx
+    from partita.graph.readers.onnx import load_onnx
 
     function = _function(node, graph)
     if function is None:
@@ -209,7 +209,7 @@ def _node(node: Node, graph: Graph) -> Any:
     """The node alone as ONNX writes it, with the schema's defaults, its inputs called x0, x1, …"""
     import onnx.helper as h
 
-    from graph.writers.onnx.model import to_model
+    from partita.graph.writers.onnx.model import to_model
 
     proto = to_model(alone(node, graph, constants=False)).graph.node[-1]
     given = {attribute.name for attribute in proto.attribute}

@@ -5,8 +5,8 @@ exact step, stay as they are."""
 
 from __future__ import annotations
 
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 HALVES = frozenset(("float16", "bfloat16"))
 """The element types of two bytes."""

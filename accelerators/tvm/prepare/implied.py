@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from accelerators.tvm.prepare.said_otherwise import complaint, said_otherwise
-from graph.build import constant
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from partita.accelerators.tvm.prepare.said_otherwise import complaint, said_otherwise
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
 
 Shape = tuple[int, ...]
 Axes = tuple[int, ...]

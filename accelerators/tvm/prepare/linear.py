@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
 
 ALONG_AN_AXIS = 13
 """Since this version a scale may differ from channel to channel."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
 
 VISIBLE = frozenset((0, 1, 2, 4, 5))
 """The inputs that hide no key: queries, keys and values, and those of the past."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.microsoft import is_known, needed_opset
-from graph.node import Node
-from graph.numerics.resize import RESIZES_SAY_HOW
-from passes import apply_pass
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.microsoft import is_known, needed_opset
+from partita.graph.node import Node
+from partita.graph.numerics.resize import RESIZES_SAY_HOW
+from partita.passes import apply_pass
 
 
 def new_enough(graph: Graph) -> Graph:

@@ -10,24 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.interface.provenance import FUSED
-from accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_blocks
-from accelerators.tvm.prepare.contractions import contractions, is_long
-from accelerators.tvm.prepare.einsum_groups import groups_of, parts_of_groups
-from accelerators.tvm.prepare.einsum_matmul import Product, product_of
-from accelerators.tvm.prepare.einsum_turned import order_of
-from accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
-from accelerators.tvm.prepare.linear import linear_parts
-from accelerators.tvm.prepare.patches import is_of_patches, patch_parts
-from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
-from accelerators.tvm.prepare.resizing import matrix
-from accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
-from accelerators.tvm.prepare.whole_products import WHOLE, whole_parts
-from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType, numpy_dtype
+from partita.accelerators.interface.provenance import FUSED
+from partita.accelerators.tvm.prepare.blocks_of_scales import has_blocks, parts_of_blocks
+from partita.accelerators.tvm.prepare.contractions import contractions, is_long
+from partita.accelerators.tvm.prepare.einsum_groups import groups_of, parts_of_groups
+from partita.accelerators.tvm.prepare.einsum_matmul import Product, product_of
+from partita.accelerators.tvm.prepare.einsum_turned import order_of
+from partita.accelerators.tvm.prepare.halves import HALVES, is_half, is_widened
+from partita.accelerators.tvm.prepare.linear import linear_parts
+from partita.accelerators.tvm.prepare.patches import is_of_patches, patch_parts
+from partita.accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
+from partita.accelerators.tvm.prepare.resizing import matrix
+from partita.accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
+from partita.accelerators.tvm.prepare.whole_products import WHOLE, whole_parts
+from partita.accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType, numpy_dtype
 
 TAPS = 8
 """A resize whose results see more positions than this along one dimension is left to others."""

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.body import shape_of
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.tvm.bodies.body import shape_of
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 REFUSAL = "this convolution is a product of patches"
 

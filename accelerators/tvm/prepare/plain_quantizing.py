@@ -4,11 +4,11 @@ Its quantizer writes them for integers that the opset it writes has not, and the
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.microsoft import DOMAIN
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.microsoft import DOMAIN
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
 
 ROUNDING = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Ops that both domains have, with the same inputs and attributes."""

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.interface.cached_attention import says_what_it_is
-from accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
-from accelerators.tvm.prepare.implied import name_implied
-from accelerators.tvm.prepare.newer_opset import new_enough
-from accelerators.tvm.prepare.plain_quantizing import with_plain_quantizing
-from accelerators.tvm.prepare.quantized_weights import hold_weights
-from accelerators.tvm.prepare.single import alone
-from graph.build import constant
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType, Type, numpy_dtype
-from passes import apply_pass
+from partita.accelerators.interface.cached_attention import says_what_it_is
+from partita.accelerators.tvm.prepare.expanding import expanded, has_function, is_expanded
+from partita.accelerators.tvm.prepare.implied import name_implied
+from partita.accelerators.tvm.prepare.newer_opset import new_enough
+from partita.accelerators.tvm.prepare.plain_quantizing import with_plain_quantizing
+from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
+from partita.accelerators.tvm.prepare.single import alone
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType, Type, numpy_dtype
+from partita.passes import apply_pass
 
 PASSES = ("FoldConstants", "SimplifyIdentities", "FoldBatchNorm", "MergeCommon", "EliminateDead")
 

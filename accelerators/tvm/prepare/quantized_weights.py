@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
-from graph.build import constant
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, WEIGHT
+from partita.graph.build import constant
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
 
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul".split())
 """Ops that have kernels for integers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph.node import Node
+from partita.graph.node import Node
 
 
 def reduces_nothing(node: Node) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.node import Node
-from graph.types import Array, TensorType
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node
+from partita.graph.types import Array, TensorType
 
 LARGEST = 30_000_000
 """Numbers that finding a matrix may take."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 ROTARY = "RotaryEmbedding"
 """The op."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graph.build import constant, op
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.graph.build import constant, op
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 Wrong = Callable[[Node, NodeEntry, Sequence[int]], Node]
 

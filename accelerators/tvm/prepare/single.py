@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.build import variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.single import graph_of_node
+from partita.graph.build import variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.single import graph_of_node
 
 
 def alone(node: Node, graph: Graph, *, constants: bool = True) -> Graph:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.bodies.quantized import around_zero
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.accelerators.tvm.bodies.quantized import around_zero
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 WHOLE = frozenset(("ConvInteger", "MatMulInteger"))
 """ONNX's ops whose results are exact sums of products of integers."""

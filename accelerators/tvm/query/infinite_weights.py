@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.node import Node
+from partita.graph.node import Node
 
 WEIGHTED = frozenset(("ConvTranspose",))
 """The ops that are looked at."""

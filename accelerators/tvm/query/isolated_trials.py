@@ -9,13 +9,13 @@ from contextvars import ContextVar
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm import extensions
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import is_built
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.query.trial_process import TRIALS
-from graph.graph import Graph
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm import extensions
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.code.building import is_built
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.query.trial_process import TRIALS
+from partita.graph.graph import Graph
 
 
 @attrs.frozen(slots=True)
@@ -43,7 +43,7 @@ class Isolation:
         return (True if answer is None else answer), lasting
 
     def _ask(self, graph: Graph, **more: str | int) -> tuple[str | None, bool]:
-        from graph.writers.onnx.model import to_model
+        from partita.graph.writers.onnx.model import to_model
 
         model = base64.b64encode(to_model(graph).SerializeToString()).decode()
         return TRIALS.ask({"model": model, "machine": attrs.asdict(self.machine), **more}, self.seconds)

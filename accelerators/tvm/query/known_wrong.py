@@ -10,10 +10,10 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.interface.provenance import FUSED
-from accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.interface.provenance import FUSED
+from partita.accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 
 @attrs.frozen(slots=True)

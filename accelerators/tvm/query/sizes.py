@@ -7,11 +7,11 @@ from __future__ import annotations
 import weakref
 from functools import partial
 
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from passes.deciding import deciding
-from passes.labour import ENDLESS
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.passes.deciding import deciding
+from partita.passes.labour import ENDLESS
 
 _MEASURING = frozenset(("Shape", "Size"))
 

@@ -7,55 +7,55 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
-from accelerators.errors import CompileError
-from accelerators.interface.cached_attention import is_cached_attention
-from accelerators.interface.provenance import FUSED
-from accelerators.process.forking import Guard
-from accelerators.tvm import extensions
-from accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
-from accelerators.tvm.bodies.indices import outside
-from accelerators.tvm.bodies.quantized import is_weight
-from accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
-from accelerators.tvm.code.building import build
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.language import TooMuchCode
-from accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from accelerators.tvm.kernels.shared.numbers import REALS
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from accelerators.tvm.kernels.window.columns import has_constant_blocks
-from accelerators.tvm.layouts.half_images import has_blocked_kernel
-from accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
-from accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
-from accelerators.tvm.lower.wrong_sizes import wrong_size
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.tvm_errors import quiet, refused
-from accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
-from accelerators.tvm.prepare.einsum_groups import groups_of
-from accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
-from accelerators.tvm.prepare.einsum_matmul import product_of
-from accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
-from accelerators.tvm.prepare.einsum_turned import order_of
-from accelerators.tvm.prepare.expanding import why_whole
-from accelerators.tvm.prepare.halves import is_widened
-from accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
-from accelerators.tvm.prepare.patches import is_of_patches
-from accelerators.tvm.prepare.single import alone
-from accelerators.tvm.prepare.whole_products import REFUSAL as APART
-from accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
-from accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
-from accelerators.tvm.query.isolated_trials import trial_elsewhere
-from accelerators.tvm.query.known_wrong import known_wrong
-from accelerators.tvm.query.sizes import is_settled, unsettled_input
-from accelerators.tvm.query.truth import takes_no_truth
-from accelerators.tvm.sizes.extent import sizes_of
-from accelerators.tvm.sizes.gathered_resizes import can_gather
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from graph.types import TensorType
-from passes.deciding import COUNTING, INDEXED, deciding
+from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.cached_attention import is_cached_attention
+from partita.accelerators.interface.provenance import FUSED
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm import extensions
+from partita.accelerators.tvm.bodies.body import array_digest, attributes_text, make_body
+from partita.accelerators.tvm.bodies.indices import outside
+from partita.accelerators.tvm.bodies.quantized import is_weight
+from partita.accelerators.tvm.bodies.recurrent import is_recurrent, why_not_ours
+from partita.accelerators.tvm.code.building import build
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.language import TooMuchCode
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.numbers import REALS
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.kernels.window.columns import has_constant_blocks
+from partita.accelerators.tvm.layouts.half_images import has_blocked_kernel
+from partita.accelerators.tvm.layouts.whole_convolutions import REFUSAL, whole_convolution_of
+from partita.accelerators.tvm.lower.onnx_importer import import_body, legalize, type_difference
+from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
+from partita.accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
+from partita.accelerators.tvm.prepare.einsum_groups import groups_of
+from partita.accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
+from partita.accelerators.tvm.prepare.einsum_matmul import product_of
+from partita.accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
+from partita.accelerators.tvm.prepare.einsum_turned import order_of
+from partita.accelerators.tvm.prepare.expanding import why_whole
+from partita.accelerators.tvm.prepare.halves import is_widened
+from partita.accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
+from partita.accelerators.tvm.prepare.patches import is_of_patches
+from partita.accelerators.tvm.prepare.single import alone
+from partita.accelerators.tvm.prepare.whole_products import REFUSAL as APART
+from partita.accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
+from partita.accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
+from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
+from partita.accelerators.tvm.query.known_wrong import known_wrong
+from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
+from partita.accelerators.tvm.query.truth import takes_no_truth
+from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.accelerators.tvm.sizes.gathered_resizes import can_gather
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.graph.types import TensorType
+from partita.passes.deciding import COUNTING, INDEXED, deciding
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()

@@ -1,4 +1,4 @@
-"""The child process in which bodies and single ops are tried: python -m accelerators.tvm.query.trial_child [pipe]
+"""The child process in which bodies and single ops are tried: python -m partita.accelerators.tvm.query.trial_child [pipe]
 
 Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
 crashes or hangs, only this process does. It ends with its parent, or when nothing was asked for a while.
@@ -13,16 +13,16 @@ import os
 import select
 import sys
 
-from accelerators.process.parents import end_with
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.code.building import compile_kernels
-from accelerators.tvm.lower.lowering import lower
-from accelerators.tvm.machine.library import tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.query.support import import_trial
-from graph.errors import PartitaError
-from graph.readers.onnx import load_onnx
+from partita.accelerators.process.parents import end_with
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.code.building import compile_kernels
+from partita.accelerators.tvm.lower.lowering import lower
+from partita.accelerators.tvm.machine.library import tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.query.support import import_trial
+from partita.graph.errors import PartitaError
+from partita.graph.readers.onnx import load_onnx
 
 IDLE = 60.0
 """Seconds without a request after which it ends."""

@@ -12,14 +12,14 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.process.descriptors import pipe
-from accelerators.process.forking import Guard, renewed_in_children
-from passes.python_child import environment, module_command
+from partita.accelerators.process.descriptors import pipe
+from partita.accelerators.process.forking import Guard, renewed_in_children
+from partita.passes.python_child import environment, module_command
 
 STARTING = 60.0
 """Seconds that the child has to import TVM."""
 
-COMMAND = module_command("accelerators.tvm.query.trial_child")
+COMMAND = module_command("partita.accelerators.tvm.query.trial_child")
 """The command that starts the child."""
 
 

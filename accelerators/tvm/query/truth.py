@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 
 def takes_no_truth(node: Node, graph: Graph) -> str | None:

@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, read_by
-from accelerators.errors import RunError
-from accelerators.tvm.run.cuda_driver import CudaDriver, DevicePieces, Shown, driver_of
-from accelerators.tvm.run.cuda_library import CudaError, call
-from graph.types import Array, numpy_dtype
+from partita.accelerators.arrays.on_device import DeviceArray, read_by
+from partita.accelerators.errors import RunError
+from partita.accelerators.tvm.run.cuda_driver import CudaDriver, DevicePieces, Shown, driver_of
+from partita.accelerators.tvm.run.cuda_library import CudaError, call
+from partita.graph.types import Array, numpy_dtype
 
 CUDA = 2
 """The memory of NVIDIA's GPUs, by DLPack's number."""

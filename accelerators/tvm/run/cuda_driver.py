@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import RunError
-from accelerators.tvm.run.cuda_library import NOT_FOUND, CudaError, call, created, library, number
-from accelerators.tvm.run.device_memory import DeviceMemory
-from graph.types import Array
+from partita.accelerators.errors import RunError
+from partita.accelerators.tvm.run.cuda_library import NOT_FOUND, CudaError, call, created, library, number
+from partita.accelerators.tvm.run.device_memory import DeviceMemory
+from partita.graph.types import Array
 
 _MAJOR, _MINOR = 75, 76
 """The driver's numbers of the two parts of a GPU's architecture."""

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from accelerators.errors import AcceleratorError, CompileError, RunError
-from accelerators.process.forking import Guard
+from partita.accelerators.errors import AcceleratorError, CompileError, RunError
+from partita.accelerators.process.forking import Guard
 
 
 class DeviceMemory(ABC):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from accelerators.process.forking import Guard
-from accelerators.tvm.run.runtime import runtime
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm.run.runtime import runtime
 
 LEAST = 32 << 20
 """So many bytes are kept whatever the sizes are,"""

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.arrays.on_device import DeviceArray, read_by
-from accelerators.errors import RunError
-from accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
-from graph.types import Array
+from partita.accelerators.arrays.on_device import DeviceArray, read_by
+from partita.accelerators.errors import RunError
+from partita.accelerators.tvm.run.opencl_driver import Driver, drivers, opencl, told
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)

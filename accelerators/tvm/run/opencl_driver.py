@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import AcceleratorUnavailable, CompileError, RunError
-from accelerators.tvm.run.device_memory import DeviceMemory
+from partita.accelerators.errors import AcceleratorUnavailable, CompileError, RunError
+from partita.accelerators.tvm.run.device_memory import DeviceMemory
 
 EXTRA = "pip install 'partita[opencl]'"
 """What brings pyopencl."""

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelerators.process.forking import Guard
-from passes.python_child import environment
+from partita.accelerators.process.forking import Guard
+from partita.passes.python_child import environment
 
 SOURCE = Path(__file__).with_name("pool.c")
 

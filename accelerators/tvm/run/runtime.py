@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run.pool import serving
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run.pool import serving
 
 PACKAGE = "apache-tvm"
 """The package to install."""

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from accelerators.process.cores import usable_cores
-from accelerators.tvm.run.pool import serving
-from accelerators.tvm.run.runtime import function
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.tvm.run.pool import serving
+from partita.accelerators.tvm.run.runtime import function
 
 T = TypeVar("T")
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.machine import Machine
 
 
 def schedule(function: Any, machine: Machine, is_open: bool = False) -> tuple[Any, str]:
     """The scheduled kernel, and the schedule's name; `is_open` says that some of its sizes are known only while it runs."""
     if is_open:
-        from accelerators.tvm.schedules.open_rule import schedule_open
+        from partita.accelerators.tvm.schedules.open_rule import schedule_open
 
         return schedule_open(function, machine)
     if not machine.is_gpu:
-        from accelerators.tvm.schedules.cpu_rule import schedule_cpu
+        from partita.accelerators.tvm.schedules.cpu_rule import schedule_cpu
 
         return schedule_cpu(function, machine)
-    from accelerators.tvm.schedules.gpu_rule import schedule_gpu
+    from partita.accelerators.tvm.schedules.gpu_rule import schedule_gpu
 
     return schedule_gpu(function, machine)

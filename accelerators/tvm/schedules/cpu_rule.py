@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules import bytes_of
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules import bytes_of
 
 DEAR_STEPS = 8
 """How many cheap steps take as long as a step with a call into the C library."""

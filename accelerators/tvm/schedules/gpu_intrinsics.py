@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from traceback import walk_stack
 from typing import Any
 
-from accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.library import part
 
 
 @contextmanager

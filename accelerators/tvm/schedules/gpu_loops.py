@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.machine import Machine
 
 ITEMS = 64
 """The work items of a group."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from accelerators.errors import CompileError
-from accelerators.tvm.machine.library import part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules.gpu_intrinsics import declared_without_sources
-from accelerators.tvm.schedules.gpu_single import without_sums_of_one
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.gpu_intrinsics import declared_without_sources
+from partita.accelerators.tvm.schedules.gpu_single import without_sums_of_one
 
 MOST_BLOCKS = 65535
 """CUDA launches so many blocks along y and along z at most."""

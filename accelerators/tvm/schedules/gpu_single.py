@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.library import part
 
 
 def without_sums_of_one(function: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.machine.library import part, tvm
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import STEPS
-from accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
+from partita.accelerators.tvm.machine.library import part, tvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
 
 NAME = "any size"
 """The schedule's name."""

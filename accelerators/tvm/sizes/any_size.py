@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.interface.accelerator import AnySize, CompiledSubgraph
-from accelerators.process.forking import Guard
-from accelerators.tvm.sizes.extent import Extent, Size, value_of
-from accelerators.tvm.sizes.sizing import Sized
-from graph.errors import PartitaError
-from graph.interpret import evaluate_node
-from graph.node import NodeEntry
+from partita.accelerators.interface.accelerator import AnySize, CompiledSubgraph
+from partita.accelerators.process.forking import Guard
+from partita.accelerators.tvm.sizes.extent import Extent, Size, value_of
+from partita.accelerators.tvm.sizes.sizing import Sized
+from partita.graph.errors import PartitaError
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import NodeEntry
 
 KEPT = 64
 """The number of sizes whose values are kept that the host computes,"""

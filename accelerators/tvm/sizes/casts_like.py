@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 
 def cast_parts(node: Node, graph: Graph) -> Graph:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.sizes.extent import Extent, Size, sizes_of
-from graph.graph import Graph
+from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
+from partita.graph.graph import Graph
 
 FEW = 8
 """With fewer rows than that in its products a size is compiled by itself."""

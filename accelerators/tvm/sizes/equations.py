@@ -11,8 +11,8 @@ from collections import Counter
 from functools import reduce
 from operator import and_
 
-from accelerators.tvm.sizes.extent import Extent, Monomial, Size, known_least, symbol
-from accelerators.tvm.sizes.quotients import floor_named
+from partita.accelerators.tvm.sizes.extent import Extent, Monomial, Size, known_least, symbol
+from partita.accelerators.tvm.sizes.quotients import floor_named
 
 
 class Equations:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.quotients import least_with_quotients
-from graph.types import TensorType, Type
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.quotients import least_with_quotients
+from partita.graph.types import TensorType, Type
 
 Monomial = tuple[str, ...]
 """The symbols that are multiplied, in order, each as often as its power says; none: the number one."""

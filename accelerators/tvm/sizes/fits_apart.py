@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size
-from graph.graph import Graph
-from graph.ops.fitting import fits, has_fits, shape_of
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.graph.graph import Graph
+from partita.graph.ops.fitting import fits, has_fits, shape_of
 
 
 def fits_apart(graph: Graph, transformed: Graph, inputs: Sequence[Sequence[Size]]) -> tuple[Extent, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, symbol
-from accelerators.tvm.sizes.quotients import Floor, floor_named
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, symbol
+from partita.accelerators.tvm.sizes.quotients import Floor, floor_named
 
 
 def floored(size: Size, divisor: int) -> Size:

@@ -11,12 +11,12 @@ from functools import partial
 
 import numpy as np
 
-from accelerators.tvm.sizes.in_parts import whole
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.numerics.resize import RESIZES_SAY_HOW, older_positions
-from graph.types import TensorType
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.types import TensorType
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """For each mode, how many positions along a dimension a result is made of."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from accelerators.tvm.sizes.extent import Extent, Size
-from accelerators.tvm.sizes.in_parts import whole
-from accelerators.tvm.sizes.op_sizes import TO_THE_END
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.accelerators.tvm.sizes.op_sizes import TO_THE_END
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 LEAST_OPSET = 15
 """Since this version of ONNX a Shape says some of the sizes."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accelerators.tvm.sizes.extent import Extent, Indivisible, symbol
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, symbol
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 LARGEST = 512
 """No symbol counts grains of more pixels, or of more numbers of a signal."""

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, is_less
-from accelerators.tvm.sizes.grains import LARGEST
-from accelerators.tvm.sizes.same_padding import same_padding
-from graph.node import Node
-from graph.numerics.resize import scaled_size
-from graph.numerics.windows import SAME, extent, window
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, is_less
+from partita.accelerators.tvm.sizes.grains import LARGEST
+from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.graph.node import Node
+from partita.graph.numerics.resize import scaled_size
+from partita.graph.numerics.windows import SAME, extent, window
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 Sizes = tuple[Size, ...]
 

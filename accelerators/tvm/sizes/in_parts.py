@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graph.build import CALL_DOMAIN, constant
-from graph.graph import Graph
-from graph.inline import inline_calls
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from passes.infer import infer
+from partita.graph.build import CALL_DOMAIN, constant
+from partita.graph.graph import Graph
+from partita.graph.inline import inline_calls
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.infer import infer
 
 IN_PARTS = "InParts"
 """The op of a call that stands for such an op until it is inlined."""

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from accelerators.tvm.sizes.in_parts import whole
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 INT64 = 7
 """ONNX's number for the element type."""

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size, is_less
-from accelerators.tvm.sizes.image_sizes import IMAGE_RULES
-from graph.node import Node, NodeEntry
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, Size, is_less
+from partita.accelerators.tvm.sizes.image_sizes import IMAGE_RULES
+from partita.graph.node import Node, NodeEntry
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 Sizes = tuple[Size, ...]
 

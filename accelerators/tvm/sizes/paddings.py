@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accelerators.tvm.sizes.extent import Extent, Size
-from accelerators.tvm.sizes.in_parts import whole
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 LEAST_OPSET = 15
 """Since this version of ONNX a Shape says some of the sizes."""

@@ -4,9 +4,9 @@ Kernels are written for sizes of one at least. The size of such an input is ther
 
 from __future__ import annotations
 
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
 
 READERS = frozenset("Concat Identity Shape Size Transpose".split())
 """Ops that read a tensor without any numbers as well as another."""

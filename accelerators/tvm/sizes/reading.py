@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.equations import Equations
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol
-from accelerators.tvm.sizes.floors import floored
-from accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
-from accelerators.tvm.sizes.pasts import READERS
-from accelerators.tvm.sizes.quotients import Floor, floor_named
-from accelerators.tvm.sizes.rounded import Rounded
-from accelerators.tvm.sizes.vectors import DEEPEST, LONGEST, Vector, vector_made
-from graph.node import Node, NodeEntry
-from graph.ops import is_random
-from graph.ops.fitting import Fit, fits
-from graph.types import TensorType
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.equations import Equations
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol
+from partita.accelerators.tvm.sizes.floors import floored
+from partita.accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
+from partita.accelerators.tvm.sizes.pasts import READERS
+from partita.accelerators.tvm.sizes.quotients import Floor, floor_named
+from partita.accelerators.tvm.sizes.rounded import Rounded
+from partita.accelerators.tvm.sizes.vectors import DEEPEST, LONGEST, Vector, vector_made
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops import is_random
+from partita.graph.ops.fitting import Fit, fits
+from partita.graph.types import TensorType
 
 
 class Reading:

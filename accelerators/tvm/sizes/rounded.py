@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from accelerators.tvm.sizes.extent import Extent
-from graph.numerics.resize import scaled_size
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.numerics.resize import scaled_size
 
 
 @attrs.frozen(slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from accelerators.tvm.sizes.extent import Size
-from accelerators.tvm.sizes.floors import floored
+from partita.accelerators.tvm.sizes.extent import Size
+from partita.accelerators.tvm.sizes.floors import floored
 
 Divide = Callable[[Size, int], Size]
 """A size divided by a number and rounded down."""

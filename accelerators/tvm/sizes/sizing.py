@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.casts_like import cast_parts
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
-from accelerators.tvm.sizes.gathered_resizes import (
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.casts_like import cast_parts
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, has_extents, known_least, symbol
+from partita.accelerators.tvm.sizes.gathered_resizes import (
     can_gather,
     changes_nothing,
     has_kernel,
@@ -22,25 +22,30 @@ from accelerators.tvm.sizes.gathered_resizes import (
     resize_parts,
     stated_factors,
 )
-from accelerators.tvm.sizes.gathered_slices import gathered_parts, goes_forward, is_gathered, with_ends_said
-from accelerators.tvm.sizes.grains import Grains, coarser
-from accelerators.tvm.sizes.in_parts import in_parts
-from accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
-from accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
-from accelerators.tvm.sizes.quotients import Floor
-from accelerators.tvm.sizes.reading import Reading
-from accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
-from accelerators.tvm.sizes.rounded import Rounded
-from accelerators.tvm.sizes.symbols import Symbols
-from accelerators.tvm.sizes.vector_products import multiplies_a_vector, vector_product_parts
-from accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
-from graph.build import constant, variable
-from graph.graph import Graph
-from graph.names import unique
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter
-from graph.types import TensorType
-from passes.infer import infer
+from partita.accelerators.tvm.sizes.gathered_slices import (
+    gathered_parts,
+    goes_forward,
+    is_gathered,
+    with_ends_said,
+)
+from partita.accelerators.tvm.sizes.grains import Grains, coarser
+from partita.accelerators.tvm.sizes.in_parts import in_parts
+from partita.accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
+from partita.accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
+from partita.accelerators.tvm.sizes.quotients import Floor
+from partita.accelerators.tvm.sizes.reading import Reading
+from partita.accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
+from partita.accelerators.tvm.sizes.rounded import Rounded
+from partita.accelerators.tvm.sizes.symbols import Symbols
+from partita.accelerators.tvm.sizes.vector_products import multiplies_a_vector, vector_product_parts
+from partita.accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
+from partita.graph.build import constant, variable
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter
+from partita.graph.types import TensorType
+from partita.passes.infer import infer
 
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""

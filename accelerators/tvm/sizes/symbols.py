@@ -5,14 +5,14 @@ be 0 (`pasts.py`), or be said by others (`equations.py`)."""
 
 from __future__ import annotations
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.equations import Equations
-from accelerators.tvm.sizes.extent import Extent, Size
-from accelerators.tvm.sizes.grains import Grains, grained, image_symbols, name_of
-from accelerators.tvm.sizes.pasts import past_dimensions
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import Dim, TensorType
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.equations import Equations
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.sizes.grains import Grains, grained, image_symbols, name_of
+from partita.accelerators.tvm.sizes.pasts import past_dimensions
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import Dim, TensorType
 
 
 class Symbols:

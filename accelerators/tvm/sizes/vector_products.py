@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from accelerators.tvm.sizes.in_parts import whole
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 LEAST_OPSET = 13
 """Since this version of ONNX the dimensions that Unsqueeze makes are an input."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Indivisible, is_multiple, known_least
-from graph.node import Node
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, is_multiple, known_least
+from partita.graph.node import Node
 
 if TYPE_CHECKING:
-    from accelerators.tvm.sizes.reading import Reading
+    from partita.accelerators.tvm.sizes.reading import Reading
 
 Vector = np.ndarray[Any, Any]
 """An object array of at most two dimensions: numbers, extents and truth values; None where an element is not known."""

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, Size, Terms
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, Size, Terms
 
 
 @attrs.frozen(slots=True)

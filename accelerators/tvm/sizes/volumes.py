@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.sizes.extent import Extent, Size
-from accelerators.tvm.sizes.in_parts import whole
-from graph.build import constant, op, variable
-from graph.graph import Graph
-from graph.node import Node
+from partita.accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.sizes.in_parts import whole
+from partita.graph.build import constant, op, variable
+from partita.graph.graph import Graph
+from partita.graph.node import Node
 
 LEAST_OPSET = 15
 """Since this version of ONNX a Shape says some of the sizes."""

@@ -15,14 +15,14 @@ from typing import Any
 
 import attrs
 
-from accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
-from accelerators.cache.store import Store
-from accelerators.errors import AcceleratorError
-from accelerators.process.atomic import replacing
-from accelerators.process.json_form import form_error
-from accelerators.process.regular import open_private
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.run.runtime import version
+from partita.accelerators.cache.folder import chosen_folder, inner_folder, refuse_link
+from partita.accelerators.cache.store import Store
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.process.atomic import replacing
+from partita.accelerators.process.json_form import form_error
+from partita.accelerators.process.regular import open_private
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.run.runtime import version
 
 FOLDER = "tuned"
 """The folder of these files in the cache folder."""

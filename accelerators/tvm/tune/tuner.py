@@ -14,18 +14,18 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.errors import CompileError
-from accelerators.interface.accelerator import TunedKernel
-from accelerators.process.cores import usable_cores
-from accelerators.process.thread_pool import Pool
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.code.codegen import generate
-from accelerators.tvm.compiled.subgraph import as_tensor
-from accelerators.tvm.lower.lowering import Lowered, lower, nameless
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.run.threads import set_tvm_threads
-from accelerators.tvm.tune.findings import Found, add, digest_of, findings
-from graph.types import Array, numpy_dtype
+from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.accelerator import TunedKernel
+from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.thread_pool import Pool
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.compiled.subgraph import as_tensor
+from partita.accelerators.tvm.lower.lowering import Lowered, lower, nameless
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.run.threads import set_tvm_threads
+from partita.accelerators.tvm.tune.findings import Found, add, digest_of, findings
+from partita.graph.types import Array, numpy_dtype
 
 COLD = 16 << 20
 """Bytes that a measurement walks through before it comes back to the same arrays: in a model, other layers run in between."""

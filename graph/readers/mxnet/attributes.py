@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
-from graph.errors import ReadError
-from graph.readers.mxnet.params import DTYPES
+from partita.graph.errors import ReadError
+from partita.graph.readers.mxnet.params import DTYPES
 
 __all__ = ["Attributes"]
 

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from graph.build import constant, op
-from graph.errors import ReadError
-from graph.node import Node, NodeEntry
-from graph.readers.mxnet.attributes import Attributes
-from graph.readers.mxnet.infer import output_types
-from graph.readers.mxnet.naming import Names, noted_name
-from graph.types import Dim, TensorType, numpy_dtype
+from partita.graph.build import constant, op
+from partita.graph.errors import ReadError
+from partita.graph.node import Node, NodeEntry
+from partita.graph.readers.mxnet.attributes import Attributes
+from partita.graph.readers.mxnet.infer import output_types
+from partita.graph.readers.mxnet.naming import Names, noted_name
+from partita.graph.types import Dim, TensorType, numpy_dtype
 
 __all__ = ["Conversion"]
 

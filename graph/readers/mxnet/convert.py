@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from graph.build import call, constant, variable
-from graph.errors import ReadError, UnknownOp, did_you_mean
-from graph.graph import Graph
-from graph.node import Node, NodeEntry, next_place
-from graph.pauses import collector_paused
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.hints import hints
-from graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
-from graph.readers.mxnet.ops import converter_of
-from graph.readers.mxnet.symbol import Symbol, SymbolNode
-from graph.types import Dim, TensorType, Type
+from partita.graph.build import call, constant, variable
+from partita.graph.errors import ReadError, UnknownOp, did_you_mean
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry, next_place
+from partita.graph.pauses import collector_paused
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.hints import hints
+from partita.graph.readers.mxnet.naming import Names, noted_name, unique, variable_names
+from partita.graph.readers.mxnet.ops import converter_of
+from partita.graph.readers.mxnet.symbol import Symbol, SymbolNode
+from partita.graph.types import Dim, TensorType, Type
 
 __all__ = ["to_graph"]
 
@@ -53,7 +53,7 @@ def _check_ops(symbol: Symbol) -> None:
     listed = "; ".join(f"{op} (node {names[0]!r}{_more(len(names) - 1)})" for op, names in unknown.items())
     raise UnknownOp(
         f"no converter reads {'this MXNet op' if len(unknown) == 1 else 'these MXNet ops'}: {listed}",
-        remedy="Write one: a function under @graph.readers.mxnet.converter(...) that makes ONNX nodes of the op",
+        remedy="Write one: a function under @partita.graph.readers.mxnet.converter(...) that makes ONNX nodes of the op",
     )
 
 

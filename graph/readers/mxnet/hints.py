@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from graph.readers.mxnet.attributes import Attributes
-from graph.types import Dim
+from partita.graph.readers.mxnet.attributes import Attributes
+from partita.graph.types import Dim
 
 __all__ = ["hints"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.errors import ReadError
-from graph.graph import DEFAULT_OPSET
-from graph.node import Node, NodeEntry
-from graph.ops.custom import custom_op
-from graph.ops.fragile import unsound
-from graph.ops.schemas import ONNX_DOMAINS
-from graph.protos import TypeReader, write_type
-from graph.types import TensorType, Type
+from partita.graph.errors import ReadError
+from partita.graph.graph import DEFAULT_OPSET
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.custom import custom_op
+from partita.graph.ops.fragile import unsound
+from partita.graph.ops.schemas import ONNX_DOMAINS
+from partita.graph.protos import TypeReader, write_type
+from partita.graph.types import TensorType, Type
 
 __all__ = ["output_types"]
 

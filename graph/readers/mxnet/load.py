@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graph.errors import ReadError
-from graph.graph import Graph
-from graph.readers.mxnet.convert import to_graph
-from graph.readers.mxnet.params import read_params
-from graph.readers.mxnet.symbol import parse_symbol
-from graph.types import Dim
+from partita.graph.errors import ReadError
+from partita.graph.graph import Graph
+from partita.graph.readers.mxnet.convert import to_graph
+from partita.graph.readers.mxnet.params import read_params
+from partita.graph.readers.mxnet.symbol import parse_symbol
+from partita.graph.types import Dim
 
 __all__ = ["load_mxnet"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from graph.node import NOTHING, frozen_attrs
-from graph.readers.mxnet.symbol import Symbol
+from partita.graph.node import NOTHING, frozen_attrs
+from partita.graph.readers.mxnet.symbol import Symbol
 
 __all__ = ["Names", "noted_name", "unique", "variable_names"]
 

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from graph.errors import PartitaError, ReadError
-from graph.readers.arrays import ZIP, read_npz
-from graph.types import Array, dtype_name, numpy_dtype
+from partita.graph.errors import PartitaError, ReadError
+from partita.graph.readers.arrays import ZIP, read_npz
+from partita.graph.types import Array, dtype_name, numpy_dtype
 
 __all__ = ["DTYPES", "read_params"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from graph.errors import ReadError
-from graph.readers.mxnet.attributes import Attributes
+from partita.graph.errors import ReadError
+from partita.graph.readers.mxnet.attributes import Attributes
 
 __all__ = ["Symbol", "SymbolNode", "parse_symbol"]
 

@@ -1,5 +1,5 @@
 """The ONNX reader."""
 
-from graph.readers.onnx.load import load_onnx
+from partita.graph.readers.onnx.load import load_onnx
 
 __all__ = ["load_onnx"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graph.errors import ReadError, did_you_mean
-from graph.ops.schemas import OpSpec
-from graph.readers.onnx.reading import Reading
-from graph.readers.onnx.source import utf8
-from graph.readers.onnx.tensors import read_sparse, read_tensor, text
+from partita.graph.errors import ReadError, did_you_mean
+from partita.graph.ops.schemas import OpSpec
+from partita.graph.readers.onnx.reading import Reading
+from partita.graph.readers.onnx.source import utf8
+from partita.graph.readers.onnx.tensors import read_sparse, read_tensor, text
 
 KINDS = {
     1: "FLOAT", 2: "INT", 3: "STRING", 4: "TENSOR", 5: "GRAPH", 6: "FLOATS", 7: "INTS", 8: "STRINGS", 9: "TENSORS",

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import ReadError
-from graph.ops.schemas import OpSpec
-from graph.readers.onnx.attributes import read_attributes
-from graph.readers.onnx.reading import Reading
-from graph.readers.onnx.tensors import read_dense
+from partita.graph.errors import ReadError
+from partita.graph.ops.schemas import OpSpec
+from partita.graph.readers.onnx.attributes import read_attributes
+from partita.graph.readers.onnx.reading import Reading
+from partita.graph.readers.onnx.tensors import read_dense
 
 _NUMBERS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 _STRINGS = "value_string", "value_strings"

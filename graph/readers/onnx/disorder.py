@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graph.errors import ReadError, did_you_mean
-from graph.order import lowest_first
-from graph.readers.onnx.free_names import free_of_node
-from graph.ways import arrows, way_between
+from partita.graph.errors import ReadError, did_you_mean
+from partita.graph.order import lowest_first
+from partita.graph.readers.onnx.free_names import free_of_node
+from partita.graph.ways import arrows, way_between
 
 if TYPE_CHECKING:
-    from graph.readers.onnx.level import Level
+    from partita.graph.readers.onnx.level import Level
 
 REMEDY = "ONNX requires each node after those that it reads from; without strict=True the nodes are sorted"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import ReadError
-from graph.readers.onnx.source import utf8
-from graph.types import Array
+from partita.graph.errors import ReadError
+from partita.graph.readers.onnx.source import utf8
+from partita.graph.types import Array
 
 Place = str | Mapping[str, Array] | None
 """Where external data lies: in files of a folder, in bytes at hand by location, or nowhere."""

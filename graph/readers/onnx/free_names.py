@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from graph.readers.onnx.reading import GRAPH_KIND
+from partita.graph.readers.onnx.reading import GRAPH_KIND
 
 
 def free_names(graph: Any) -> dict[str, None]:

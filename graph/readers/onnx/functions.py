@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graph.call_record import BodyRecord, CallRecord, record_from_json
-from graph.errors import ReadError
-from graph.function_names import with_names
-from graph.graph import Graph
-from graph.node import Node, NodeEntry, frozen_attrs
-from graph.ops.schemas import ONNX_DOMAINS, spec_of
-from graph.readers.onnx import marks
-from graph.readers.onnx.attributes import read_attributes
-from graph.readers.onnx.level import Level
-from graph.readers.onnx.reading import GRAPH_KIND, Reading
-from graph.readers.onnx.source import plain_domain, read_opsets, utf8
-from graph.types import Array
+from partita.graph.call_record import BodyRecord, CallRecord, record_from_json
+from partita.graph.errors import ReadError
+from partita.graph.function_names import with_names
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.schemas import ONNX_DOMAINS, spec_of
+from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx.attributes import read_attributes
+from partita.graph.readers.onnx.level import Level
+from partita.graph.readers.onnx.reading import GRAPH_KIND, Reading
+from partita.graph.readers.onnx.source import plain_domain, read_opsets, utf8
+from partita.graph.types import Array
 
 DEEPEST = 100
 """How deep functions may call functions."""

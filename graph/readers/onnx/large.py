@@ -14,7 +14,7 @@ from typing import BinaryIO
 import attrs
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 LARGE = 1 << 16
 """Tensors of at least so many bytes are read apart."""

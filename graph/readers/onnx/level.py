@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph.errors import ReadError
-from graph.graph import Graph
-from graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
-from graph.ops.schemas import OTHER_VERSION, OpSpec
-from graph.readers.onnx import marks
-from graph.readers.onnx.attributes import read_attributes
-from graph.readers.onnx.constants import constant_value
-from graph.readers.onnx.disorder import sorted_nodes, undefined_value
-from graph.readers.onnx.free_names import all_names, free_of_node
-from graph.readers.onnx.loops import with_scalar
-from graph.readers.onnx.moving import move
-from graph.readers.onnx.older_ops import is_older, older_op
-from graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
-from graph.readers.onnx.source import plain_domain, utf8
-from graph.readers.onnx.tensors import read_dense, read_tensor
-from graph.types import Array, TensorType, Type, dtype_name
+from partita.graph.errors import ReadError
+from partita.graph.graph import Graph
+from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
+from partita.graph.ops.schemas import OTHER_VERSION, OpSpec
+from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx.attributes import read_attributes
+from partita.graph.readers.onnx.constants import constant_value
+from partita.graph.readers.onnx.disorder import sorted_nodes, undefined_value
+from partita.graph.readers.onnx.free_names import all_names, free_of_node
+from partita.graph.readers.onnx.loops import with_scalar
+from partita.graph.readers.onnx.moving import move
+from partita.graph.readers.onnx.older_ops import is_older, older_op
+from partita.graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
+from partita.graph.readers.onnx.source import plain_domain, utf8
+from partita.graph.readers.onnx.tensors import read_dense, read_tensor
+from partita.graph.types import Array, TensorType, Type, dtype_name
 
 
 class Level:

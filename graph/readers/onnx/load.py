@@ -6,21 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph.build import CALL_DOMAIN
-from graph.errors import ReadError
-from graph.file_state import file_state
-from graph.graph import NOTES, Graph
-from graph.logs import logger
-from graph.pauses import collector_paused
-from graph.protos import TypeReader
-from graph.readers.onnx import marks
-from graph.readers.onnx.disorder import REMEDY, Unsorted
-from graph.readers.onnx.functions import read_functions
-from graph.readers.onnx.level import Level
-from graph.readers.onnx.reading import Names, Reading
-from graph.readers.onnx.shapes import given_types
-from graph.readers.onnx.source import Source, open_source, read_opsets, utf8
-from graph.types import Dim, Type
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.errors import ReadError
+from partita.graph.file_state import file_state
+from partita.graph.graph import NOTES, Graph
+from partita.graph.logs import logger
+from partita.graph.pauses import collector_paused
+from partita.graph.protos import TypeReader
+from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx.disorder import REMEDY, Unsorted
+from partita.graph.readers.onnx.functions import read_functions
+from partita.graph.readers.onnx.level import Level
+from partita.graph.readers.onnx.reading import Names, Reading
+from partita.graph.readers.onnx.shapes import given_types
+from partita.graph.readers.onnx.source import Source, open_source, read_opsets, utf8
+from partita.graph.types import Dim, Type
 
 PRODUCER = "partita"
 """The producer that Partita writes into files."""
@@ -60,7 +60,7 @@ def load_onnx(
     if before is not None and before == file_state(before.path):
         graph.keep_file(before)
     if inline:
-        from graph.inline import inline_calls
+        from partita.graph.inline import inline_calls
 
         return inline_calls(graph)
     return graph

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from graph.readers.onnx.level import Level
+    from partita.graph.readers.onnx.level import Level
 
 
 def with_scalar(level: Level, node: Any, body: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from graph.errors import ReadError
-from graph.node import Node
+from partita.graph.errors import ReadError
+from partita.graph.node import Node
 
 DOC = "onnx.doc"
 """Where the graph's metadata keep the doc string of a model, graph or node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.node import Node
+from partita.graph.node import Node
 
 
 def move(nodes: Sequence[Node], order: Sequence[int]) -> None:

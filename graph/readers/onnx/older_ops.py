@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.errors import ReadError
-from graph.graph import NEWEST_VERSION
-from graph.protos import DTYPE_NUMBERS
-from graph.readers.onnx.attributes import plain_attributes
-from graph.types import TensorType
+from partita.graph.errors import ReadError
+from partita.graph.graph import NEWEST_VERSION
+from partita.graph.protos import DTYPE_NUMBERS
+from partita.graph.readers.onnx.attributes import plain_attributes
+from partita.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from graph.readers.onnx.level import Level
+    from partita.graph.readers.onnx.level import Level
 
 LAST_EXPERIMENTAL = 9
 """The last version of ONNX's domain in which onnxruntime registers the ops that ONNX once had on trial."""

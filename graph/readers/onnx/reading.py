@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graph.errors import ReadError
-from graph.lazy import lazy
-from graph.ops.schemas import ONNX_DOMAINS, OpSpec, newest_versions, require_spec, spec_of
-from graph.protos import TypeReader
-from graph.readers.onnx.source import utf8
+from partita.graph.errors import ReadError
+from partita.graph.lazy import lazy
+from partita.graph.ops.schemas import ONNX_DOMAINS, OpSpec, newest_versions, require_spec, spec_of
+from partita.graph.protos import TypeReader
+from partita.graph.readers.onnx.source import utf8
 
 if TYPE_CHECKING:
-    from graph.readers.onnx.functions import Function
+    from partita.graph.readers.onnx.functions import Function
 
 GRAPH_KIND = 5
 """The number of AttributeProto.GRAPH."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph.errors import ReadError, did_you_mean
-from graph.readers.onnx.reading import Reading
-from graph.types import Dim, TensorType, Type
+from partita.graph.errors import ReadError, did_you_mean
+from partita.graph.readers.onnx.reading import Reading
+from partita.graph.types import Dim, TensorType, Type
 
 
 def given_types(

@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 
-from graph.errors import ReadError
-from graph.graph import NEWEST_VERSION
-from graph.ops.schemas import newest_versions
-from graph.readers.onnx.large import Parts, read_parts
-from graph.types import Array
+from partita.graph.errors import ReadError
+from partita.graph.graph import NEWEST_VERSION
+from partita.graph.ops.schemas import newest_versions
+from partita.graph.readers.onnx.large import Parts, read_parts
+from partita.graph.types import Array
 
 UPGRADE = "Upgrade the package onnx, or save the model for an older version"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import ReadError
-from graph.protos import dtype_of
-from graph.readers.onnx.external import map_external
-from graph.sparse import SparseTensor
-from graph.types import Array, numpy_dtype
+from partita.graph.errors import ReadError
+from partita.graph.protos import dtype_of
+from partita.graph.readers.onnx.external import map_external
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import Array, numpy_dtype
 
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """The width of the element types that are narrower than a byte."""

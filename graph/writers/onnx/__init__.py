@@ -1,6 +1,6 @@
 """The ONNX writer."""
 
-from graph.writers.onnx.files import save
-from graph.writers.onnx.model import to_model
+from partita.graph.writers.onnx.files import save
+from partita.graph.writers.onnx.model import to_model
 
 __all__ = ["save", "to_model"]

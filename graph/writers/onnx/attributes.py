@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graph.errors import WriteError
-from graph.node import Body
-from graph.protos import write_type
-from graph.sparse import SparseTensor
-from graph.types import Type
-from graph.writers.onnx.tensors import Aside, write_tensor
+from partita.graph.errors import WriteError
+from partita.graph.node import Body
+from partita.graph.protos import write_type
+from partita.graph.sparse import SparseTensor
+from partita.graph.types import Type
+from partita.graph.writers.onnx.tensors import Aside, write_tensor
 
 NUMBERS = {
     "FLOAT": 1, "INT": 2, "STRING": 3, "TENSOR": 4, "GRAPH": 5, "FLOATS": 6, "INTS": 7, "STRINGS": 8, "TENSORS": 9,

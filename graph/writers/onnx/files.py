@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from graph.aside import no_file, open_aside
-from graph.errors import WriteError
-from graph.graph import Graph, require_graph
-from graph.pauses import collector_paused
-from graph.writers.onnx.model import Writing, to_model
-from graph.writers.onnx.output_types import complete_outputs
+from partita.graph.aside import no_file, open_aside
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph, require_graph
+from partita.graph.pauses import collector_paused
+from partita.graph.writers.onnx.model import Writing, to_model
+from partita.graph.writers.onnx.output_types import complete_outputs
 
 EXTERNAL_ABOVE = 1 << 30
 """Graphs with more bytes of constants than this keep them in a file beside the model."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from graph.build import CALL_DOMAIN
-from graph.call_record import BodyRecord, CallRecord
-from graph.errors import WriteError
-from graph.function_names import canonical, names_inside
-from graph.graph import Graph
-from graph.names import unique
-from graph.nested import graphs_in
-from graph.node import CONSTANT, Node, NodeEntry
-from graph.readers.onnx import marks
-from graph.types import Array
-from graph.writers.onnx.attributes import write_attribute
-from graph.writers.onnx.level import SMALL, LevelWriter
+from partita.graph.build import CALL_DOMAIN
+from partita.graph.call_record import BodyRecord, CallRecord
+from partita.graph.errors import WriteError
+from partita.graph.function_names import canonical, names_inside
+from partita.graph.graph import Graph
+from partita.graph.names import unique
+from partita.graph.nested import graphs_in
+from partita.graph.node import CONSTANT, Node, NodeEntry
+from partita.graph.readers.onnx import marks
+from partita.graph.types import Array
+from partita.graph.writers.onnx.attributes import write_attribute
+from partita.graph.writers.onnx.level import SMALL, LevelWriter
 
 if TYPE_CHECKING:
-    from graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import Writing
 
 
 

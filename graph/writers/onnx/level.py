@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.lazy import lazy
-from graph.node import CONSTANT, Node, NodeEntry
-from graph.ops.schemas import OpSpec, spec_of
-from graph.readers.onnx import marks
-from graph.readers.onnx.free_names import free_of_node
-from graph.types import Array, TensorType, dtype_name
-from graph.writers.onnx.attributes import write_attribute
-from graph.writers.onnx.names import FileNames, bind_outputs
-from graph.writers.onnx.tensors import write_tensor
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.lazy import lazy
+from partita.graph.node import CONSTANT, Node, NodeEntry
+from partita.graph.ops.schemas import OpSpec, spec_of
+from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx.free_names import free_of_node
+from partita.graph.types import Array, TensorType, dtype_name
+from partita.graph.writers.onnx.attributes import write_attribute
+from partita.graph.writers.onnx.names import FileNames, bind_outputs
+from partita.graph.writers.onnx.tensors import write_tensor
 
 if TYPE_CHECKING:
-    from graph.writers.onnx.model import Writing
+    from partita.graph.writers.onnx.model import Writing
 
 
 SMALL = 1024

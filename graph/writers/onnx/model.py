@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.node import Node
-from graph.ops.schemas import ONNX_DOMAINS
-from graph.pauses import collector_paused
-from graph.protos import FIRST_IR, first_ir, write_type
-from graph.readers.onnx import marks
-from graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
-from graph.types import Type, dtype_name
-from graph.writers.onnx.output_types import complete_outputs
-from graph.writers.onnx.tensors import Aside
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.ops.schemas import ONNX_DOMAINS
+from partita.graph.pauses import collector_paused
+from partita.graph.protos import FIRST_IR, first_ir, write_type
+from partita.graph.readers.onnx import marks
+from partita.graph.readers.onnx.load import MODEL_FIELDS, PRODUCER
+from partita.graph.types import Type, dtype_name
+from partita.graph.writers.onnx.output_types import complete_outputs
+from partita.graph.writers.onnx.tensors import Aside
 
 OLDEST_IR = 4
 """The oldest IR version that is written; before it each constant had to be an input."""
@@ -41,8 +41,8 @@ class Writing:
     ) -> None:
         import onnx
 
-        from graph.writers.onnx.functions import Functions
-        from graph.writers.onnx.level import LevelWriter
+        from partita.graph.writers.onnx.functions import Functions
+        from partita.graph.writers.onnx.level import LevelWriter
 
         self.elide_above = elide_above
         """Constants of more bytes become inputs; with None no constant does."""

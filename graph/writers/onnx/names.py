@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.errors import WriteError
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from partita.graph.errors import WriteError
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
 
 
 class FileNames:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph.graph import Graph
-from graph.nested import graphs_in
-from graph.node import Node
-from graph.ops.fragile import is_fragile, unsound
-from graph.readers.onnx import marks
+from partita.graph.graph import Graph
+from partita.graph.nested import graphs_in
+from partita.graph.node import Node
+from partita.graph.ops.fragile import is_fragile, unsound
+from partita.graph.readers.onnx import marks
 
 SHOWN = 1024
 """Constants of up to this many bytes are shown to ONNX's inference."""
@@ -25,7 +25,7 @@ def complete_outputs(graph: Graph, model: Any) -> None:
         return
     from onnx.shape_inference import InferenceError, infer_shapes
 
-    from graph.writers.onnx.model import to_model  # upward: ONNX infers types in a model alone
+    from partita.graph.writers.onnx.model import to_model  # upward: ONNX infers types in a model alone
 
     try:
         inferred = infer_shapes(to_model(graph, elide_constants_above=SHOWN, drop_control=True))

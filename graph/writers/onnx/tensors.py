@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graph.protos import DTYPE_NUMBERS
-from graph.types import Array, dtype_name
+from partita.graph.protos import DTYPE_NUMBERS
+from partita.graph.types import Array, dtype_name
 
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """The width of the element types that a file packs."""

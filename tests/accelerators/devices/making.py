@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.interface.registry import accelerator
-from graph.graph import Graph
-from passes.infer import infer
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.graph import Graph
+from partita.passes.infer import infer
 
 
 def compiled(device: str, graph: Graph, **config: Any) -> CompiledSubgraph:

@@ -55,7 +55,7 @@ def _cases(device: str) -> type[unittest.TestCase]:
     if device not in _made:
         from onnx.backend.test import BackendTest
 
-        from accelerators.onnx_backend import backend_for
+        from partita.accelerators.onnx_backend import backend_for
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.empties import may_be_empty, sums_nothing
-from graph.interpret import interpret
-from graph.writers.onnx.model import to_model
+from partita.accelerators.interface.empties import may_be_empty, sums_nothing
+from partita.graph.interpret import interpret
+from partita.graph.writers.onnx.model import to_model
 from tests.close import assert_close
 
 DEVICES = ["cpu", "onnxruntime", "openvino"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.keys import BadValue, Key
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.keys import BadValue, Key
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import one_op
 
@@ -196,7 +196,7 @@ def test_a_typo_in_an_option_of_a_device_s_backend(name: str) -> None:
 
 
 def test_an_accelerator_s_property_says_which_options_it_takes() -> None:
-    from accelerators.interface.device_property import DeviceProperty
+    from partita.accelerators.interface.device_property import DeviceProperty
 
     seen: list[Any] = []
 

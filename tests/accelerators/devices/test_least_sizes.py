@@ -16,9 +16,9 @@ from onnx.helper import (
 )
 
 import partita as pt
-from accelerators.engines.least_sizes import least_sizes
-from accelerators.engines.model import engine_model, model_from_bytes
-from graph.interpret import interpret
+from partita.accelerators.engines.least_sizes import least_sizes
+from partita.accelerators.engines.model import engine_model, model_from_bytes
+from partita.graph.interpret import interpret
 from tests.close import assert_close
 
 Maker = Callable[[pt.Node], pt.Node]

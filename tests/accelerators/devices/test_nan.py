@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
-from graph.types import Array, dtype_name
+from partita.graph.interpret import interpret
+from partita.graph.types import Array, dtype_name
 
 DEVICES = ("onnxruntime", "openvino")
 
@@ -130,7 +130,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def table(device: str) -> Any:
-    return importlib.import_module(f"accelerators.{device}.hazards").LOSES_NAN
+    return importlib.import_module(f"partita.accelerators.{device}.hazards").LOSES_NAN
 
 
 def results(graph: pt.Graph, feeds: Sequence[Array], device: str, nan: str) -> list[Any]:

@@ -38,7 +38,7 @@ def test_each_exception_is_a_case() -> None:
 
 
 def test_run_model_by_position_and_by_name() -> None:
-    from accelerators import onnx_backend as backend
+    from partita.accelerators import onnx_backend as backend
 
     node = helper.make_node("Add", ["a", "b"], ["c"])
     values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "ab"]
@@ -51,14 +51,14 @@ def test_run_model_by_position_and_by_name() -> None:
 
 
 def test_run_node() -> None:
-    from accelerators import onnx_backend as backend
+    from partita.accelerators import onnx_backend as backend
 
     result = backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [np.array([-1, 2], np.float32)], device="reference")
     assert result.y.tolist() == [0, 2]
 
 
 def test_supports_device() -> None:
-    from accelerators import onnx_backend as backend
+    from partita.accelerators import onnx_backend as backend
 
     assert backend.supports_device("CPU")
     assert backend.supports_device("reference")

@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, run
 from tests.close import assert_close
 from tests.graphs.networks import conv_relu

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.openvino import hazards
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.openvino import hazards
 from tests.accelerators.devices.making import answer, compiled, run
 from tests.accelerators.package.models import in_new_process
 from tests.close import assert_close
@@ -56,7 +56,7 @@ def start():
 
 faulthandler.enable()
 before = start()
-from accelerators.openvino import OpenVinoAccelerator
+from partita.accelerators.openvino import OpenVinoAccelerator
 first, second = OpenVinoAccelerator(), OpenVinoAccelerator()
 between = start()
 del first
@@ -234,7 +234,7 @@ def test_export_and_import() -> None:
 def test_it_reports_nothing_to_anybody() -> None:
     code = """
 import sys
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 accelerator("openvino")
 print([name for name in sys.modules if name.startswith("openvino_telemetry")])
 """

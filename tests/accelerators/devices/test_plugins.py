@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerators.interface.accelerator import Accelerator, CompiledSubgraph
+from partita.accelerators.interface.accelerator import Accelerator, CompiledSubgraph
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGINS = ROOT / "tests" / "plugins"

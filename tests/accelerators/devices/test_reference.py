@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import RunError
-from accelerators.interface.registry import accelerator
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.devices.making import answer, compiled, run
 from tests.graphs.topologies import one_op
 

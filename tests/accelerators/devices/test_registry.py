@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import partita as pt
-from accelerators.interface.accelerator import Accelerator
-from accelerators.interface.registry import accelerator, device_names
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.interface.registry import accelerator, device_names
 
 
 class Toy(Accelerator):
@@ -82,13 +82,13 @@ def test_extensions_are_refused_by_default(toy: Accelerator) -> None:
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_without_the_package_the_device_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accelerators.interface import registry
+    from partita.accelerators.interface import registry
 
     pytest.importorskip(name, reason=f"the extra [{name}] is not installed")
     monkeypatch.setattr(registry, "_instances", {})
     monkeypatch.setitem(sys.modules, name, None)
     if name == "openvino":
-        monkeypatch.setattr("accelerators.openvino.device.import_openvino", _missing)
+        monkeypatch.setattr("partita.accelerators.openvino.device.import_openvino", _missing)
     with pytest.raises(pt.AcceleratorUnavailable, match=rf"cannot be imported.*\s+Install it with: pip install .*{name}"):
         accelerator(name)
     listed = {device.name: device for device in pt.devices()}

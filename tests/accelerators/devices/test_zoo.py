@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from graph.graph import Graph
-from passes.infer import infer
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.graph import Graph
+from partita.passes.infer import infer
 
 pytest.importorskip("onnxruntime", reason="the extra [onnxruntime] is not installed")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from accelerators.isolation import afar
+from partita.accelerators.isolation import afar
 from tests.accelerators.hetero.small_devices import device
 
 

@@ -84,7 +84,7 @@ def bare_outputs(graph: pt.Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
     """What onnxruntime alone makes of the model."""
     import onnxruntime
 
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     session = onnxruntime.InferenceSession(to_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {node.name: array for node, array in zip(graph.inputs, arrays, strict=True)})

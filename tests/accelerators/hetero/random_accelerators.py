@@ -8,9 +8,9 @@ import random
 import numpy as np
 
 import partita as pt
-from accelerators import Accelerator, CompiledSubgraph
-from graph.interpret import evaluate_node
-from graph.rewrite import rewrite
+from partita.accelerators import Accelerator, CompiledSubgraph
+from partita.graph.interpret import evaluate_node
+from partita.graph.rewrite import rewrite
 
 SHAPE = (4,)
 UNARY = ("Relu", "Tanh", "Neg", "Abs", "Sigmoid", "HardSwish", "Identity")

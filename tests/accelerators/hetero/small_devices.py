@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from accelerators import (
+from partita.accelerators import (
     Accelerator,
     CompiledSubgraph,
     ProfileRow,
     register_accelerator,
     unregister_accelerator,
 )
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 
 
 class Ran(CompiledSubgraph):
@@ -100,7 +100,7 @@ class Small(Accelerator):
 @contextlib.contextmanager
 def device(name: str, ops: str | None = None, breaks: str = "", **members: Any) -> Iterator[Small]:
     """A registered accelerator for the time of a test; -> its one instance."""
-    from accelerators.interface.registry import accelerator
+    from partita.accelerators.interface.registry import accelerator
 
     wanted = None if ops is None else frozenset(ops.split())
     cls = type("Made", (Small,), {"name": name, "ops": wanted, "breaks": frozenset(breaks.split()), **members})

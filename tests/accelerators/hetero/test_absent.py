@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import register_accelerator, unregister_accelerator
-from graph.text import parse
+from partita.accelerators import register_accelerator, unregister_accelerator
+from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
 NET = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")
@@ -103,7 +103,7 @@ def test_asked_for_elsewhere_it_compiles(beta) -> None:
 
 
 def test_a_graph_for_a_gpu_where_there_is_none_goes_to_the_next() -> None:
-    cuda = pytest.importorskip("accelerators.tvm.cuda")
+    cuda = pytest.importorskip("partita.accelerators.tvm.cuda")
     if cuda.gpu_arch() is not None:
         pytest.skip("there is a GPU here")
     placement = pt.query(NET, "HETERO:cuda,reference")

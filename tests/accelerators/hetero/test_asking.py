@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.rewrite import rewrite
+from partita.graph.rewrite import rewrite
 from tests.accelerators.hetero.small_devices import device
 from tests.close import assert_close
 from tests.graphs.topologies import with_tanh
@@ -568,7 +568,7 @@ def test_a_device_that_lists_what_it_lacks_is_asked_about_bodies_too(levels):
 
 
 def inlined_without_dead_nodes(self, graph):
-    from graph.inline import inline_calls
+    from partita.graph.inline import inline_calls
 
     return pt.apply_pass(inline_calls(graph), "EliminateDead", verify=False)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.building.subgraphs import Builder
-from graph.interpret import interpret
+from partita.accelerators.building.subgraphs import Builder
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import RanOnDevice, device
 from tests.graphs.networks import conv_relu
 from tests.graphs.topologies import alternating
@@ -442,7 +442,7 @@ def test_a_transform_that_changes_the_border(beta):
 
 
 def test_the_default_devices_are_the_host_and_the_reference():
-    from accelerators.interface.device_list import DEFAULT
+    from partita.accelerators.interface.device_list import DEFAULT
 
     assert DEFAULT == "HETERO:cpu,reference"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.placement import constant_ops
-from graph.text import parse
+from partita.accelerators.placement import constant_ops
+from partita.graph.text import parse
 
 SCALED = """opset 21
 graph net(x: float32[2, 3]) -> (y) {
@@ -75,7 +75,7 @@ graph net(x: float32[1000]) -> (y, z, r) {
 
 def test_the_reference_computes_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = pt.compile(parse(SCALED), "reference")
-    import accelerators.reference.device as reference
+    import partita.accelerators.reference.device as reference
 
     ran = []
     evaluate = reference.evaluate_node

@@ -10,15 +10,15 @@ import onnx.parser
 import pytest
 
 import partita as pt
-from accelerators.building.units import compile_unit
-from accelerators.errors import CompileError
-from accelerators.interface.device_list import parse_devices
-from accelerators.interface.device_property import DeviceProperty
-from graph.readers.nnvm import from_nnvm_json
-from graph.rewrite import rewrite
-from graph.text import parse
-from graph.types import TensorType
-from graph.writers.nnvm import to_nnvm_json
+from partita.accelerators.building.units import compile_unit
+from partita.accelerators.errors import CompileError
+from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.interface.device_property import DeviceProperty
+from partita.graph.readers.nnvm import from_nnvm_json
+from partita.graph.rewrite import rewrite
+from partita.graph.text import parse
+from partita.graph.types import TensorType
+from partita.graph.writers.nnvm import to_nnvm_json
 from tests.accelerators.hetero.small_devices import device
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -181,9 +181,9 @@ def test_a_body_that_is_compiled_by_itself(device):
 @pytest.mark.parametrize("op", ["Relu", "Softmax", "Transpose"])
 def test_a_kernels_body_is_held_against_what_its_op_makes(op):
     """The second line of defence: whoever put the body together."""
-    from accelerators.interface.registry import accelerator
-    from accelerators.tvm.bodies.body import make_body
-    from accelerators.tvm.lower.lowering import lower
+    from partita.accelerators.interface.registry import accelerator
+    from partita.accelerators.tvm.bodies.body import make_body
+    from partita.accelerators.tvm.lower.lowering import lower
 
     device = accelerator("cpu")
     body = make_body(pt.parse(f"graph g(x: float32[3, 3]) -> (y) {{ y = {op}(x) : float32[3, 7000] }}"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelerators import AcceleratorError, AcceleratorUnavailable, UnknownDevice
-from accelerators.interface.device_list import parse_devices
+from partita.accelerators import AcceleratorError, AcceleratorUnavailable, UnknownDevice
+from partita.accelerators.interface.device_list import parse_devices
 from tests.accelerators.hetero.small_devices import device
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from accelerators.interface import registry
+from partita.accelerators.interface import registry
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import alternating
 

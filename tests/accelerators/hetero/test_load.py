@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.running import requests
-from graph.interpret import interpret
+from partita.accelerators.running import requests
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
 

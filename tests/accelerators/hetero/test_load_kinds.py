@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.running import requests
-from accelerators.running.starting_model import StartingModel
-from graph.interpret import interpret
+from partita.accelerators.running import requests
+from partita.accelerators.running.starting_model import StartingModel
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.hetero.test_load import Clock
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import Accelerator, CompiledSubgraph
-from accelerators.errors import DeviceMistake
-from accelerators.interface.registry import accelerator
-from graph.interpret import interpret
+from partita.accelerators import Accelerator, CompiledSubgraph
+from partita.accelerators.errors import DeviceMistake
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import alternating
 
@@ -157,7 +157,7 @@ def test_an_answer_without_a_reason(beta, answer):
 
 
 def test_numpys_true_is_true_and_bodies_are_asked_all_the_same():
-    from accelerators.interface.query import FUSED, worse, yes_or_why_not
+    from partita.accelerators.interface.query import FUSED, worse, yes_or_why_not
 
     said = yes_or_why_not(np.True_, "supports of device 'odd'", "a")
     assert said is True and worse(said, "no") == "no" and FUSED
@@ -250,7 +250,7 @@ def raising(self):
     ],
 )
 def test_errors_name_the_device(members, message):
-    from accelerators import register_accelerator, unregister_accelerator
+    from partita.accelerators import register_accelerator, unregister_accelerator
     from tests.accelerators.hetero.small_devices import Small
 
     register_accelerator(type("Odd", (Small,), {"name": "odd", **members}))
@@ -272,7 +272,7 @@ HOOKS = ["import_", "export", "export_weights", "transform", "identity", "profil
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("kind", [raising, complaining])
 def test_errors_of_hooks_name_device_and_hook(hook, kind, tmp_path):
-    from accelerators.interface.query import query_through_transform
+    from partita.accelerators.interface.query import query_through_transform
 
     class Compiled(CompiledSubgraph):
         def run(self, inputs, out=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graph.readers.zoo import zoo_names
+from partita.graph.readers.zoo import zoo_names
 from tests.accelerators.hetero.models import check
 
 pytest.importorskip("onnxruntime")

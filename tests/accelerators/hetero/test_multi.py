@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.accelerator import Accelerator
-from accelerators.running.spreading import Spreading
-from graph.interpret import interpret
+from partita.accelerators.interface.accelerator import Accelerator
+from partita.accelerators.running.spreading import Spreading
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
 

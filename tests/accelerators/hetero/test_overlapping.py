@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators import CompiledSubgraph
-from accelerators.errors import RunError
-from accelerators.interface.turns import Turn
-from accelerators.process.ending import door
-from accelerators.running.asking_early import begun_early, ends_of
-from accelerators.running.executor import Executor
-from accelerators.running.steps import overlapping
-from graph.interpret import interpret
+from partita.accelerators import CompiledSubgraph
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.turns import Turn
+from partita.accelerators.process.ending import door
+from partita.accelerators.running.asking_early import begun_early, ends_of
+from partita.accelerators.running.executor import Executor
+from partita.accelerators.running.steps import overlapping
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import device
 
 X, Y = (np.random.default_rng(seed).standard_normal(4).astype("float32") for seed in (1, 2))

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.running.pipeline import Pipeline
-from accelerators.running.pipelining import TRIES, WINDOW, PipelineTrial, Window
-from accelerators.running.steps import plan_run
-from graph.interpret import interpret
+from partita.accelerators.running.pipeline import Pipeline
+from partita.accelerators.running.pipelining import TRIES, WINDOW, PipelineTrial, Window
+from partita.accelerators.running.steps import plan_run
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 
 LONG = 300

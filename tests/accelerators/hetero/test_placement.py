@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.placement.placement import Placement
+from partita.accelerators.placement.placement import Placement
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import alternating
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.accelerators.package.models import ROOT
 
@@ -216,7 +216,7 @@ def test_a_fork_while_a_thread_is_inside_a_device_that_runs_one_at_a_time(shape)
 
 @forks
 def test_a_fork_finds_each_guard_free() -> None:
-    from accelerators.process.forking import Guard
+    from partita.accelerators.process.forking import Guard
 
     for kind in (threading.Lock, threading.RLock):
         guard, held, done = Guard(kind), threading.Event(), threading.Event()
@@ -239,7 +239,7 @@ def test_a_fork_finds_each_guard_free() -> None:
 @forks
 def test_a_fork_shares_no_lock_file_with_its_parent(tmp_path) -> None:
     """A lock file stays locked until all who share it have closed it: the child would wait for itself."""
-    from accelerators.cache.store import Store
+    from partita.accelerators.cache.store import Store
 
     store, held, done = Store(tmp_path / "here"), threading.Event(), threading.Event()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import ProfileRow
+from partita.accelerators import ProfileRow
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
 
@@ -121,9 +121,9 @@ def test_rows_are_medians_of_several_calls():
 
 
 def test_a_slow_model_is_measured_once(monkeypatch, beta):
-    monkeypatch.setattr("accelerators.running.compiled_model.SECONDS", 0.0)
+    monkeypatch.setattr("partita.accelerators.running.compiled_model.SECONDS", 0.0)
     assert pt.compile(alternating(), "beta").profile(X).calls == 3, "one slow call does not move the median"
-    monkeypatch.setattr("accelerators.running.compiled_model.LONGEST", 0.0)
+    monkeypatch.setattr("partita.accelerators.running.compiled_model.LONGEST", 0.0)
     assert pt.compile(alternating(), "beta").profile(X).calls == 1
 
 

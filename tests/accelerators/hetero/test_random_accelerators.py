@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import register_accelerator, unregister_accelerator
-from accelerators.interface.registry import accelerator
+from partita.accelerators import register_accelerator, unregister_accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.hetero.random_accelerators import MERGED, RandomAccelerator, random_graph
 from tests.accelerators.hetero.small_devices import device
 from tests.close import assert_close

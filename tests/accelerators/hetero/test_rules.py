@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from accelerators.interface.device_list import parse_devices
-from accelerators.placement.rules import Rules, resolve_rules
+from partita.accelerators.interface.device_list import parse_devices
+from partita.accelerators.placement.rules import Rules, resolve_rules
 
 
 def called() -> pt.Graph:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 from tests.accelerators.hetero.small_devices import Ran, device
 from tests.graphs.topologies import alternating
 
@@ -416,7 +416,7 @@ def test_closing_lets_a_call_that_runs_side_by_side_finish():
 
 
 def test_side_by_side_is_kept_where_it_is_measured_to_be_faster():
-    from accelerators.running.side_by_side import Trial
+    from partita.accelerators.running.side_by_side import Trial
 
     def decided(in_turn: float, together: float) -> bool | None:
         trial = Trial(None)

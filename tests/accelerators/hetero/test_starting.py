@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators import starting
-from accelerators.isolation import process
-from accelerators.process.behind import lowered
-from accelerators.running import starting_model
-from graph.text import parse
+from partita.accelerators import starting
+from partita.accelerators.isolation import process
+from partita.accelerators.process.behind import lowered
+from partita.accelerators.running import starting_model
+from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Ran, Small, device
 from tests.accelerators.package.models import ROOT
 
@@ -357,7 +357,7 @@ def test_a_closed_model_ends_its_workshop(standing) -> None:
 
 ENDS = """
 import numpy as np, partita as pt
-from graph.text import parse
+from partita.graph.text import parse
 net = parse("graph net(x: float32[2, 3]) -> (y) { y = Exp(x) }")
 model = pt.compile(net, "cpu", {"START": "now", "START_WITH": "reference"})
 print(model(np.zeros((2, 3), np.float32))[0].sum())

@@ -11,8 +11,8 @@ import onnx
 import pytest
 
 import partita as pt
-from accelerators.at_once import file_opening
-from graph.text import parse
+from partita.accelerators.at_once import file_opening
+from partita.graph.text import parse
 from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.waiting import is_running, until

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import CompileError
-from accelerators.isolation import afar, process
-from accelerators.isolation.process import Origin
-from accelerators.starting import Beginning
-from graph.text import parse
+from partita.accelerators.errors import CompileError
+from partita.accelerators.isolation import afar, process
+from partita.accelerators.isolation.process import Origin
+from partita.accelerators.starting import Beginning
+from partita.graph.text import parse
 from tests.accelerators.hetero.small_devices import Small, device
 
 NET = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.isolation import afar
-from accelerators.process.places import Places
-from graph.text import parse
+from partita.accelerators.isolation import afar
+from partita.accelerators.process.places import Places
+from partita.graph.text import parse
 from tests.accelerators.package.models import ROOT
 from tests.waiting import is_running, until
 
@@ -91,7 +91,7 @@ def test_what_hangs_is_ended_and_the_next_has_its_place(alone, workshops, monkey
 
 
 def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, workshops, monkeypatch) -> None:
-    monkeypatch.setattr("accelerators.tvm.device.TvmAccelerator.any_size", lambda *given: "each size by itself")
+    monkeypatch.setattr("partita.accelerators.tvm.device.TvmAccelerator.any_size", lambda *given: "each size by itself")
     dynamic = parse("graph any(x: float32[N, 3]) -> (y) { a = Relu(x)\n y = Exp(a) }")
     model = pt.compile(dynamic, "HETERO:cpu,reference", NOW).wait(300)
     compiled = model.units[0].compiled
@@ -107,7 +107,7 @@ def test_a_size_waits_for_its_turn_and_an_idle_process_makes_room(alone, worksho
 
 ENDS = """
 import numpy as np, partita as pt
-from graph.text import parse
+from partita.graph.text import parse
 models = []
 for number in range(3):
     net = parse(f"graph net{number}(x: float32[2, 3]) -> (y) {{ y = Exp(x) }}")

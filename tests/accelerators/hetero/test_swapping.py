@@ -14,9 +14,9 @@ import onnx
 import pytest
 
 import partita as pt
-from accelerators.at_once import file_opening, whole_session
-from accelerators.starting import Beginning
-from accelerators.tvm.cpu import CpuAccelerator
+from partita.accelerators.at_once import file_opening, whole_session
+from partita.accelerators.starting import Beginning
+from partita.accelerators.tvm.cpu import CpuAccelerator
 from tests.accelerators.at_once.files import X, convolution
 from tests.accelerators.hetero.small_devices import Small, device
 from tests.accelerators.package.models import ROOT
@@ -250,7 +250,7 @@ def test_a_forked_process_reads_the_file_that_its_parent_had_just_read(model) ->
 FORKS = """
 import os, sys, threading
 import numpy as np, partita as pt
-from accelerators.at_once import file_model
+from partita.accelerators.at_once import file_model
 model = pt.compile(sys.argv[1], "cpu", {"START": "now", "CACHE_DIR": sys.argv[2]})
 assert type(model) is file_model.FileModel
 x = np.ones((1, 3, 6, 6), np.float32)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.keys import Key, text
+from partita.accelerators.interface.keys import Key, text
 
 
 def breaking(config: Mapping[str, Any], stage: str) -> None:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from accelerators.process.behind import behind, lowered
+from partita.accelerators.process.behind import behind, lowered
 
 _word: ContextVar[str] = ContextVar("word", default="")
 

@@ -14,7 +14,7 @@ HEAD = """
 import os, sys
 import numpy as np
 import partita as pt
-from graph.text import parse
+from partita.graph.text import parse
 net = parse("graph net(x: float32[2, 3]) -> (y) { a = Relu(x)\\n y = Exp(a) }")
 x = np.ones((2, 3), np.float32)
 folder = sys.argv[1]
@@ -39,7 +39,7 @@ right = np.allclose(model(x)[0], np.e)
 """
 
 TRIED = HEAD + """
-from accelerators.tvm.query.trial_process import TRIALS
+from partita.accelerators.tvm.query.trial_process import TRIALS
 right = TRIALS._ready() is None and TRIALS._child.poll() is None
 """
 

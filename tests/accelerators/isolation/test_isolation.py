@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.isolation import process as processes
-from accelerators.isolation.process import Limit, end_processes, process_of
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.isolation import process as processes
+from partita.accelerators.isolation.process import Limit, end_processes, process_of
 from tests.waiting import is_running, until
 
 from . import fragile
@@ -94,7 +94,7 @@ def test_outputs_belong_to_the_caller(breaks: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "bool", "float64", "complex64", "uint64"])
 def test_every_element_type(dtype: str) -> None:
-    from graph.types import numpy_dtype
+    from partita.graph.types import numpy_dtype
 
     with compiled(graph=net("Identity", (5,), dtype)) as model:
         given = np.array([0, 1, 0, 1, 1]).astype(numpy_dtype(dtype))
@@ -384,7 +384,7 @@ ENDING = """
 import os, sys, threading, time
 import numpy as np
 import partita as pt
-from accelerators.isolation.process import process_of
+from partita.accelerators.isolation.process import process_of
 from tests.accelerators.isolation.fragile import Fragile
 pt.register_accelerator(Fragile)
 x = pt.variable("x", "float32", (3,))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from accelerators.process import free_memory as memory
-from accelerators.process import groups, places
-from accelerators.process.places import GivenUp, Places, Worker
+from partita.accelerators.process import free_memory as memory
+from partita.accelerators.process import groups, places
+from partita.accelerators.process.places import GivenUp, Places, Worker
 from tests.waiting import until
 
 

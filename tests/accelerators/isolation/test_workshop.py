@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from accelerators.interface.registry import accelerator
-from accelerators.isolation.afar import Workshop
-from accelerators.isolation.process import Child, Limit, origin_of
-from accelerators.process.behind import lowered
-from accelerators.process.cores import all_but_one_core, default_threads
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.isolation.afar import Workshop
+from partita.accelerators.isolation.process import Child, Limit, origin_of
+from partita.accelerators.process.behind import lowered
+from partita.accelerators.process.cores import all_but_one_core, default_threads
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere no process is kept off a core")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 
 
 @pytest.fixture(autouse=True)

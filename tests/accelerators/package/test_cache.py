@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.cache import clear, explain, list_entries
-from accelerators.cache.folder import chosen_folder, default_folder
-from accelerators.cache.store import Store
-from accelerators.interface.registry import accelerator
+from partita.accelerators.cache import clear, explain, list_entries
+from partita.accelerators.cache.folder import chosen_folder, default_folder
+from partita.accelerators.cache.store import Store
+from partita.accelerators.interface.registry import accelerator
 from partita.page.collect import collect
 from tests.accelerators.package.models import in_new_process, run
 from tests.graphs import pages
 from tests.graphs.networks import dynamic_net, inputs_of, small_net
 
 ELSEWHERE = """
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.graphs.networks import inputs_of, small_net
 cpu = accelerator("cpu")
 if args[1] == "never":
@@ -91,7 +91,7 @@ def test_a_kernel_that_came_from_the_cache_shows_its_code_when_asked(compiles):
 
 
 def renamed(graph):
-    from graph.rewrite import rewrite
+    from partita.graph.rewrite import rewrite
 
     count = iter(range(100))
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.cache import answers, clear, explain, list_entries
-from accelerators.cache.damage import Damaged
-from accelerators.cache.store import MAGIC, Store
-from accelerators.tvm.tune import findings
+from partita.accelerators.cache import answers, clear, explain, list_entries
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.store import MAGIC, Store
+from partita.accelerators.tvm.tune import findings
 from partita.cli import exits
 from partita.cli.main import main
 from tests.accelerators.package.models import run

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays import sharing
-from accelerators.arrays.layout import aligned_block
-from accelerators.arrays.sharing import array_digest, held_once
-from accelerators.cache import weight_files
-from accelerators.cache.damage import Damaged
-from accelerators.cache.store import Store
-from accelerators.cache.weight_files import read_weights, write_weights
-from accelerators.process import behind
-from accelerators.process.atomic import PIECE, write_pieces
-from accelerators.process.short_turns import short_turns
+from partita.accelerators.arrays import sharing
+from partita.accelerators.arrays.layout import aligned_block
+from partita.accelerators.arrays.sharing import array_digest, held_once
+from partita.accelerators.cache import weight_files
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.store import Store
+from partita.accelerators.cache.weight_files import read_weights, write_weights
+from partita.accelerators.process import behind
+from partita.accelerators.process.atomic import PIECE, write_pieces
+from partita.accelerators.process.short_turns import short_turns
 from tests.close import is_close
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.building import specialized
-from accelerators.building.specialized import KEPT, SpecializedSubgraph
-from accelerators.interface.registry import accelerator
-from graph.rewrite import rewrite
-from graph.types import TensorType, dtype_name
+from partita.accelerators.building import specialized
+from partita.accelerators.building.specialized import KEPT, SpecializedSubgraph
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.rewrite import rewrite
+from partita.graph.types import TensorType, dtype_name
 from tests.graphs.networks import dynamic_net, inputs_of
 
 BERT = Path(__file__).parents[2] / "data" / "torch" / "bert_dynamic.onnx"
@@ -231,7 +231,7 @@ def test_kernels_for_any_size_travel(tmp_path, monkeypatch):
     def compiles(*_: object) -> None:
         raise AssertionError("it is compiled again")
 
-    monkeypatch.setattr("accelerators.building.units.compile_cached", compiles)
+    monkeypatch.setattr("partita.accelerators.building.units.compile_cached", compiles)
     imported = pt.import_model(tmp_path / "net.partita")
     for rows in (1, 7, 64):
         given = np.random.default_rng(3).standard_normal((rows, 24)).astype(np.float32)
@@ -244,9 +244,10 @@ def test_kernels_for_any_size_that_do_not_fit_are_compiled_again(tmp_path, monke
     x = pt.variable("x", "float32", ("N", 24))
     model = pt.compile(pt.Graph([pt.op("Tanh", x)]), "cpu")
     model.export(tmp_path / "net.partita")
-    monkeypatch.setattr("accelerators.tvm.device.TvmAccelerator.misfit", lambda *_: "it was compiled for another processor")
+    misfit = "partita.accelerators.tvm.device.TvmAccelerator.misfit"
+    monkeypatch.setattr(misfit, lambda *_: "it was compiled for another processor")
     monkeypatch.setattr(
-        "accelerators.package.unpacking._Importing.read", lambda *_: pytest.fail("code for another processor is loaded")
+        "partita.accelerators.package.unpacking._Importing.read", lambda *_: pytest.fail("code for another processor is loaded")
     )
     imported = pt.import_model(tmp_path / "net.partita")
     given = np.random.default_rng(3).standard_normal((3, 24)).astype(np.float32)

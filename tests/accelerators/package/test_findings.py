@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.cache import clear
+from partita.accelerators.cache import clear
 from tests.accelerators.package.models import in_new_process
 from tests.graphs.networks import small_net
 
 ASKING = """
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.graphs.networks import small_net
 device = accelerator(args[0])
 config = {"CACHE_DIR": args[1]} if args[1] else {}
 if args[0] == "cpu":
-    from accelerators.tvm.query import support
+    from partita.accelerators.tvm.query import support
     real, count = support._tried, []
     support._tried = lambda *given: count.append(1) or real(*given)
 else:

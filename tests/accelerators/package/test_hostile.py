@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 import partita as pt
-from accelerators import Key
-from accelerators.interface.registry import accelerator, device_names
-from accelerators.package.container import Package
-from accelerators.package.errors import PackageError
+from partita.accelerators import Key
+from partita.accelerators.interface.registry import accelerator, device_names
+from partita.accelerators.package.container import Package
+from partita.accelerators.package.errors import PackageError
 from partita.cli import exits
 from partita.cli.main import main
 from tests.accelerators.hetero.small_devices import device
@@ -282,7 +282,7 @@ def test_model_metadata_do_not_reach_an_engine(exported, tmp_path):
     """onnxruntime takes session options from a model's metadata, if the environment allows that."""
     if "onnxruntime" not in usable_devices():
         pytest.skip("there is no onnxruntime here")
-    from accelerators.engines.model import engine_model
+    from partita.accelerators.engines.model import engine_model
     good = exported("onnxruntime")
     package = Package(good, None)
     body = onnx.ModelProto.FromString(bytes(package.member("bodies/0.onnx")))

@@ -18,8 +18,8 @@ import pytest
 from onnx import ModelProto, load_model, load_tensor, numpy_helper, save_model, save_tensor
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from graph.errors import PartitaError
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.errors import PartitaError
 from tests.accelerators.package.models import in_new_process
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="TVM is not installed")
@@ -35,7 +35,7 @@ SAMPLE = {
 
 PARTS = 12
 
-PLAIN = ("accelerators.importing", "accelerators.tvm.cpu", "accelerators.tvm.prepare.preparing", "accelerators.tvm.query.support")
+PLAIN = tuple([f"partita.accelerators.{name}" for name in ("importing", "tvm.cpu", "tvm.prepare.preparing", "tvm.query.support")])
 """Modules that nearly every case imports and that load nothing of TVM."""
 
 CHECK = """

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.cache.damage import Damaged
-from accelerators.cache.store import LOCKS, Store
-from accelerators.interface.registry import accelerator
+from partita.accelerators.cache.damage import Damaged
+from partita.accelerators.cache.store import LOCKS, Store
+from partita.accelerators.interface.registry import accelerator
 from tests.accelerators.package.models import ROOT
 from tests.graphs.networks import inputs_of, small_net
 
@@ -30,7 +30,7 @@ def start(code, *args):
 
 COMPILE = """
 import partita as pt
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 from tests.graphs.networks import inputs_of, small_net
 kind, count = type(accelerator("cpu")), []
 real = kind.compile
@@ -55,7 +55,7 @@ def test_processes_compile_the_same_model_once(tmp_path):
 
 WRITE = """
 from pathlib import Path
-from accelerators.cache.store import LOCKS, Store
+from partita.accelerators.cache.store import LOCKS, Store
 store = Store(Path(args[0]))
 print("ready", flush=True)
 round = 0
@@ -125,7 +125,7 @@ def killed_while_compiling(tmp_path, kills):
 
 
 def clear_sometimes(rounds):
-    from accelerators.cache import clear
+    from partita.accelerators.cache import clear
 
     if rounds.random() < 0.5:
         clear()
@@ -149,7 +149,7 @@ def test_three_hundred_kills(killed, kills, tmp_path):
 
 WAIT = """
 import partita as pt
-from accelerators.cache.store import Store
+from partita.accelerators.cache.store import Store
 from tests.graphs.networks import small_net
 locked = Store.locked
 Store.locked = lambda self, key: print("waits", flush=True) or locked(self, key)

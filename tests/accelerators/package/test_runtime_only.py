@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm import cuda
-from accelerators.tvm.code import nvcc
+from partita.accelerators.tvm import cuda
+from partita.accelerators.tvm.code import nvcc
 from tests.accelerators.package.models import in_new_process
 from tests.graphs.networks import inputs_of, small_net
 
@@ -34,7 +34,7 @@ assert "tvm" not in sys.modules
 """
 
 REFUSALS = """
-from accelerators.interface.registry import accelerator
+from partita.accelerators.interface.registry import accelerator
 answer = set(accelerator("cpu").query(pt.load(args[1])).values())
 try:
     pt.compile(pt.load(args[1]), "cpu")
@@ -85,7 +85,8 @@ def test_a_cuda_export_made_without_a_gpu(libraries, tmp_path):
     x = inputs_of(model.graph)
     np.save(tmp_path / "x.npy", x)
     wanted = pt.compile(small_net(), "reference")(x)[0]
-    without_nvcc = ALONE + 'os.environ["PATH"] = ""\nfrom accelerators.tvm.code import nvcc\nnvcc.compiler = lambda: None\n'
+    no_compiler = 'os.environ["PATH"] = ""\nfrom partita.accelerators.tvm.code import nvcc\nnvcc.compiler = lambda: None\n'
+    without_nvcc = ALONE + no_compiler
     given = (libraries, tmp_path / "net.partita", tmp_path / "x.npy", tmp_path / "y.npy")
     if cuda.gpu_arch() is not None:
         in_new_process(without_nvcc + RUN, *given)

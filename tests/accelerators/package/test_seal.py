@@ -7,9 +7,9 @@ import random
 import pytest
 
 import partita as pt
-from accelerators.package.container import _LENGTH as SEAL
-from accelerators.package.container import Package
-from accelerators.package.errors import PackageError
+from partita.accelerators.package.container import _LENGTH as SEAL
+from partita.accelerators.package.container import Package
+from partita.accelerators.package.errors import PackageError
 from tests.graphs.networks import small_net
 
 
@@ -103,7 +103,7 @@ def test_somebody_who_can_make_seals_cannot_make_it_crash(data, tmp_path, refuse
     """Forged manifests with right checksums: one error, no crash, nothing loaded."""
     import json
 
-    from accelerators.package.container import MANIFEST, writing
+    from partita.accelerators.package.container import MANIFEST, writing
 
     path = tmp_path / "whole.partita"
     path.write_bytes(data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.errors import NotSupported
-from accelerators.interface.registry import accelerator
 from benchmarks.travel import DEVICES, SMALL, all_models, travel
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.interface.registry import accelerator
 
 
 def check(model, device):

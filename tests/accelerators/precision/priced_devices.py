@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 import partita as pt
-from graph.inline import inline_calls
-from graph.interpret import evaluate_node
-from graph.node import NodeEntry
+from partita.graph.inline import inline_calls
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import NodeEntry
 
 
 @attrs.frozen
@@ -79,7 +79,7 @@ class Priced(pt.CompiledSubgraph):
 def priced(monkeypatch: pytest.MonkeyPatch, **devices: Prices) -> Iterator[str]:
     """Devices of these names and prices; -> the string that asks for all of them."""
     clock = Clock()
-    monkeypatch.setattr("accelerators.choosing.op_costs.perf_counter", clock)
+    monkeypatch.setattr("partita.accelerators.choosing.op_costs.perf_counter", clock)
 
     def register(label: str, prices: Prices) -> None:
         class Device(pt.Accelerator):

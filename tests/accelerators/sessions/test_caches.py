@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.sessions.caches import TO_THE_END, _last
-from accelerators.sessions.errors import Unfit
-from accelerators.sessions.step import StepSizes, step_graph
+from partita.accelerators.sessions.caches import TO_THE_END, _last
+from partita.accelerators.sessions.errors import Unfit
+from partita.accelerators.sessions.step import StepSizes, step_graph
 
 
 def integers(*values: int) -> pt.Node:

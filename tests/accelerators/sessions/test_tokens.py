@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.sessions.caches import find_caches
-from accelerators.sessions.roles import Roles, roles_of
-from accelerators.sessions.tokens import token_axes
 from benchmarks.models.exports import SMALL, SMALL_LLAMA, gpt2, llama
+from partita.accelerators.sessions.caches import find_caches
+from partita.accelerators.sessions.roles import Roles, roles_of
+from partita.accelerators.sessions.tokens import token_axes
 from tests.close import is_close
 
 End = Callable[[pt.Node], pt.Node]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import InputError, RunError
-from accelerators.sessions.caches import find_caches
-from accelerators.sessions.roles import roles_of
+from partita.accelerators.errors import InputError, RunError
+from partita.accelerators.sessions.caches import find_caches
+from partita.accelerators.sessions.roles import roles_of
 from tests.close import is_close
 
 FOLDER = Path(__file__).parents[2] / "data" / "torch" / "decoders"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.building.specialized import SpecializedSubgraph
+from partita.accelerators.building.specialized import SpecializedSubgraph
 
 random = np.random.default_rng(18)
 

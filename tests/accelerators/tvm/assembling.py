@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerators.tvm.code import nvcc
+from partita.accelerators.tvm.code import nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc.compiler() in (None, nvcc.NVRTC), reason="no nvcc here")
 

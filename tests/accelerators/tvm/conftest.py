@@ -7,16 +7,16 @@ import platform
 import attrs
 import pytest
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.machine.machine import Machine, hidden_features, host_cpu
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.machine.machine import Machine, hidden_features, host_cpu
 
 
 def plan_for(lanes: int, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """From now on the device `cpu` plans for four cores with vectors of so many 32-bit numbers, whatever processor this is. The
     code still runs here: the compiler splits vectors that this processor does not have."""
     machine = Machine("cpu", host_cpu(), 4, lanes, 32 if lanes == 16 else 16, hidden=hidden_features())
-    monkeypatch.setattr("accelerators.tvm.cpu.default_threads", lambda: machine.threads)
-    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(machine, threads=threads))
+    monkeypatch.setattr("partita.accelerators.tvm.cpu.default_threads", lambda: machine.threads)
+    monkeypatch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(machine, threads=threads))
     return machine
 
 
@@ -50,7 +50,7 @@ def processor(request: pytest.FixtureRequest) -> Machine:
 @pytest.fixture(scope="session")
 def opencl() -> None:
     """A driver of OpenCL; without one the test is skipped."""
-    from accelerators.tvm.run import opencl_driver
+    from partita.accelerators.tvm.run import opencl_driver
 
     try:
         opencl_driver.drivers()

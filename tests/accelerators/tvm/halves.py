@@ -9,8 +9,8 @@ import numpy as np
 from onnx.helper import np_dtype_to_tensor_dtype
 
 import partita as pt
-from graph.rewrite import rewrite
-from graph.types import TensorType
+from partita.graph.rewrite import rewrite
+from partita.graph.types import TensorType
 
 KINDS: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.kernels.language import Buffer, Kernel
-from accelerators.tvm.kernels.language import expressions as e
-from accelerators.tvm.kernels.language import statements as s
-from accelerators.tvm.kernels.language import values as v
-from accelerators.tvm.sizes.extent import value_of
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel
+from partita.accelerators.tvm.kernels.language import expressions as e
+from partita.accelerators.tvm.kernels.language import statements as s
+from partita.accelerators.tvm.kernels.language import values as v
+from partita.accelerators.tvm.sizes.extent import value_of
+from partita.graph.types import Array, numpy_dtype
 
 WARP = 32
 MANY = -2

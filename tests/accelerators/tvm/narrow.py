@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 import partita as pt
-from graph.types import Array
+from partita.graph.types import Array
 from tests.accelerators.tvm.running import normals
 
 LOW = {"int8": -128, "uint8": 0, "int4": -8, "uint4": 0}

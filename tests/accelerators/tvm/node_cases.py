@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from graph.errors import PartitaError
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.errors import PartitaError
 from tests.numerics.driver import from_proto
 
 

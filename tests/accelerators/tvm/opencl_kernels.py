@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 import partita as pt
-from accelerators.tvm.run.opencl_driver import Driver, drivers
+from partita.accelerators.tvm.run.opencl_driver import Driver, drivers
 from tests.accelerators.tvm.opencl_nets import Value
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.tvm.compiled.launched import CompiledOpenCl
+from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
 
 Value = Any
 

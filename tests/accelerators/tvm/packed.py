@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.types import Array
+from partita.graph.types import Array
 from tests.close import assert_close
 
 

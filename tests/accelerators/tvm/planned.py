@@ -17,19 +17,19 @@ import onnx
 from onnx import helper, numpy_helper, parser
 
 import partita as pt
-from accelerators import accelerator
-from accelerators.interface.cached_attention import cached_attention
-from accelerators.tvm.bodies.body import Body, element_of, make_body
-from accelerators.tvm.bodies.indices import with_flags
-from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.device import TvmAccelerator
-from accelerators.tvm.kernels.fusion import fuse
-from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from accelerators.tvm.lower.lowering import lower, own_draft
-from accelerators.tvm.machine.machine import Machine, gpu_machine, opencl_machine
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.sizes.sizing import Sized, forms_for_any_size
-from graph.types import Array, TensorType
+from partita.accelerators import accelerator
+from partita.accelerators.interface.cached_attention import cached_attention
+from partita.accelerators.tvm.bodies.body import Body, element_of, make_body
+from partita.accelerators.tvm.bodies.indices import with_flags
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.device import TvmAccelerator
+from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.lower.lowering import lower, own_draft
+from partita.accelerators.tvm.machine.machine import Machine, gpu_machine, opencl_machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.sizes.sizing import Sized, forms_for_any_size
+from partita.graph.types import Array, TensorType
 from tests.accelerators.tvm.plan_graphs import GRAPHS
 
 FLOATS = {onnx.TensorProto.DataType.Value(name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")}

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.types import Array
+from partita.graph.types import Array
 from tests.accelerators.tvm.running import number
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code.building import build
-from accelerators.tvm.compiled.subgraph import CompiledTvm
-from accelerators.tvm.machine.machine import Machine
-from graph.interpret import interpret
-from graph.types import Array
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code.building import build
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
 
 REALS = ("float32", "float16", "bfloat16")
 
@@ -57,8 +57,8 @@ def check(graph: pt.Graph, inputs: list[Array], limit: float = 2e-6, **config: A
 
 def doubled(graph: pt.Graph) -> pt.Graph:
     """The graph in double precision."""
-    from graph.rewrite import rewrite
-    from graph.types import TensorType
+    from partita.graph.rewrite import rewrite
+    from partita.graph.types import TensorType
 
     def visit(node: pt.Node, rewriter: Any) -> None:
         types = tuple(TensorType("float64", t.shape) if getattr(t, "dtype", "") in REALS else t for t in node.output_types)

@@ -17,9 +17,9 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph import TensorType
-from graph.interpret import interpret
-from graph.rewrite import Rewriter, rewrite
+from partita.graph import TensorType
+from partita.graph.interpret import interpret
+from partita.graph.rewrite import Rewriter, rewrite
 from tests.accelerators.tvm.node_cases import cases, difference
 from tests.numerics.driver import from_proto
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.machine.machine import host_machine
-from accelerators.tvm.machine.work import STEPS
-from accelerators.tvm.sizes.extent import symbol
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.machine.machine import host_machine
+from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.sizes.extent import symbol
 from tests.accelerators.tvm.any_size import attention, check, numbers, random, specialized
 from tests.close import assert_close
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code.building import build
-from accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
-from accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
-from accelerators.tvm.kernels.shared.window import Window, window_attributes
-from accelerators.tvm.machine.machine import Machine
-from graph.node import Node, frozen_attrs
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code.building import build
+from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.convolution.blocked_conv import blocked_convolution
+from partita.accelerators.tvm.kernels.shared.window import Window, window_attributes
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.node import Node, frozen_attrs
 from tests.accelerators.tvm.running import check, normals, products_and_spills, schedules
 
 pytest.importorskip("tvm")

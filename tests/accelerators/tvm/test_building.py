@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import NotSupported
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code import building, codegen, linking
-from accelerators.tvm.code.codegen import generate, object_code
-from accelerators.tvm.code.workers import Workers
-from accelerators.tvm.compiled import assembling
-from accelerators.tvm.cpu import CpuAccelerator
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.lower.lowering import Lowered, lower
-from accelerators.tvm.machine.machine import Machine, host_machine
+from partita.accelerators.errors import NotSupported
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code import building, codegen, linking
+from partita.accelerators.tvm.code.codegen import generate, object_code
+from partita.accelerators.tvm.code.workers import Workers
+from partita.accelerators.tvm.compiled import assembling
+from partita.accelerators.tvm.cpu import CpuAccelerator
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.language import Kernel, emit, float32
+from partita.accelerators.tvm.lower.lowering import Lowered, lower
+from partita.accelerators.tvm.machine.machine import Machine, host_machine
 from tests.accelerators.tvm.running import build, check, compiled
 
 pytest.importorskip("tvm")
@@ -263,7 +263,7 @@ def test_large_kernels_are_compiled_at_the_lowest_level_and_the_report_says_so(
     building.forget()
     monkeypatch.setattr(building, "_built", OrderedDict())
     monkeypatch.setattr(codegen, "_at_level", spied)
-    monkeypatch.setattr(importlib.import_module("accelerators.tvm.kernels.language.emit"), "MANY", 800)
+    monkeypatch.setattr(importlib.import_module("partita.accelerators.tvm.kernels.language.emit"), "MANY", 800)
     models = [pt.compile(graph, "cpu", config) for _ in range(2)]
     assert levels["matmul"] == 0
     assert len(levels) > 1 and all(level != 0 for name, level in levels.items() if name != "matmul")

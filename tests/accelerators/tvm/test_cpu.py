@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import BadConfig, CompileError
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.code.codegen import ALIGNMENT
-from accelerators.tvm.compiled.subgraph import CompiledTvm, as_tensor
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.processor import KNOWN_FEATURES, UNSTATED
-from accelerators.tvm.query import trial_process
+from partita.accelerators.errors import BadConfig, CompileError
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.code.codegen import ALIGNMENT
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, as_tensor
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.processor import KNOWN_FEATURES, UNSTATED
+from partita.accelerators.tvm.query import trial_process
 from tests.accelerators.tvm.running import check, compiled, error, normals, schedules
 
 pytest.importorskip("tvm")
@@ -76,7 +76,7 @@ def test_kernels_show_body_loops_and_machine_code(avx2: Machine) -> None:
 
 
 def test_vectors_as_wide_as_the_processor_has() -> None:
-    from accelerators.tvm.machine.processor import host_features
+    from partita.accelerators.tvm.machine.processor import host_features
 
     x = pt.variable("x", "float32", (64, 256))
     text = compiled(pt.Graph([pt.op("Add", pt.op("Mul", x, x), pt.op("Exp", x))], inputs=[x])).kernels()[0].assembly
@@ -96,7 +96,7 @@ def test_vectors_as_wide_as_the_processor_has() -> None:
 def test_what_a_virtual_machine_hides_is_not_used(name: str, hidden: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm.target.codegen import llvm_cpu_has_features
 
-    from accelerators.tvm.machine import machine
+    from partita.accelerators.tvm.machine import machine
 
     if platform.machine() != "x86_64":
         pytest.skip("names x86 processors")
@@ -372,8 +372,8 @@ def test_loops_that_compute_with_places_are_left_plain(node: pt.Node) -> None:
 )
 def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, does: str, seconds: float, said: str) -> None:  # type: ignore[no-untyped-def]
     """A query tries ops: with ISOLATE it does so in a child process too, and remembers no crash for others."""
-    from accelerators.tvm.cpu import CpuAccelerator
-    from accelerators.tvm.query import support
+    from partita.accelerators.tvm.cpu import CpuAccelerator
+    from partita.accelerators.tvm.query import support
 
     x = pt.variable("x", "float32", (1, 1, 5, 6))
     graph = pt.Graph([pt.op("Resize", x, None, pt.constant(np.float32([1, 1, 2, 1])), mode="cubic", name="tried")], inputs=[x])
@@ -387,8 +387,8 @@ def test_what_kills_the_compiler_in_a_query_is_refused(tmp_path, monkeypatch, do
 
 
 def test_an_isolated_query_answers_as_another_does() -> None:
-    from accelerators.tvm.cpu import CpuAccelerator
-    from accelerators.tvm.query import support
+    from partita.accelerators.tvm.cpu import CpuAccelerator
+    from partita.accelerators.tvm.query import support
 
     x = pt.variable("x", "float32", (1, 1, 5, 6))
     scales = pt.constant(np.float32([1, 1, 2, 1]), name="scales")

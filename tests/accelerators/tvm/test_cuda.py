@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, BadConfig, CompileError
-from accelerators.interface.registry import accelerator
-from accelerators.tvm import cuda
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code import nvcc
-from accelerators.tvm.compiled.cuda_launched import CompiledCuda
-from accelerators.tvm.device import NOTES, TvmAccelerator
-from accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.errors import AcceleratorUnavailable, BadConfig, CompileError
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm import cuda
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code import nvcc
+from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from partita.accelerators.tvm.device import NOTES, TvmAccelerator
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 from tests.accelerators.tvm.running import check, compiled, schedules
 from tests.close import assert_close
 

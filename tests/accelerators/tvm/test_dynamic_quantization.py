@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.prepare.whole_products import whole_parts
-from graph.interpret import interpret
-from graph.types import Array
+from partita.accelerators.tvm.prepare.whole_products import whole_parts
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
 from tests.accelerators.tvm.narrow import typed
 from tests.accelerators.tvm.packed import Packed
 from tests.accelerators.tvm.quantizing import integers

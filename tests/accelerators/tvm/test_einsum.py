@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.prepare.einsum_matmul import product_of
-from accelerators.tvm.prepare.einsum_turned import order_of
+from partita.accelerators.tvm.prepare.einsum_matmul import product_of
+from partita.accelerators.tvm.prepare.einsum_turned import order_of
 from tests.accelerators.tvm.any_size import check
 from tests.accelerators.tvm.running import normals
 from tests.close import assert_close

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.sizes.equations import Equations
-from accelerators.tvm.sizes.extent import Extent, Size, symbol
+from partita.accelerators.tvm.sizes.equations import Equations
+from partita.accelerators.tvm.sizes.extent import Extent, Size, symbol
 from tests.accelerators.tvm.any_size import check, numbers, specialized
 
 S = [symbol(f"s{number}") for number in range(6)]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorError
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.extensions import TvmExtension, remove
+from partita.accelerators.errors import AcceleratorError
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.extensions import TvmExtension, remove
 from tests.accelerators.tvm.running import check, normals, schedules
 
 pytest.importorskip("tvm")

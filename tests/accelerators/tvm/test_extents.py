@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accelerators.errors import CompileError
-from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
-from accelerators.tvm.sizes.views import SizedView
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.views import SizedView
 
 A, B = symbol("a"), symbol("b")
 

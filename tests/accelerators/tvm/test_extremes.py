@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.layouts.outer_taps import _meets
-from accelerators.tvm.prepare.contractions import contractions, is_long
+from partita.accelerators.tvm.layouts.outer_taps import _meets
+from partita.accelerators.tvm.prepare.contractions import contractions, is_long
 from tests.accelerators.tvm.running import check, normals
 from tests.close import assert_close
 
@@ -125,7 +125,7 @@ def test_padding_longer_than_its_dimension_is_refused() -> None:
 
 def test_a_kernel_of_too_much_code_is_left_to_the_next_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is counted while the kernel is written, so that no compiler gets what it would work at for minutes."""
-    monkeypatch.setattr(importlib.import_module("accelerators.tvm.kernels.language.emit"), "MOST", 200)
+    monkeypatch.setattr(importlib.import_module("partita.accelerators.tvm.kernels.language.emit"), "MOST", 200)
     x, w = pt.variable("x", "float32", (13, 37)), pt.constant(normal(37, 29))
     graph = pt.Graph([pt.op("Relu", pt.op("MatMul", x, w, name="product"), name="relu")])
     model = pt.compile(graph, "HETERO:cpu,reference", config={"cpu": {"CACHE_DIR": ""}})

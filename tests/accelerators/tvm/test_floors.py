@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol, value_of
-from accelerators.tvm.sizes.floors import floored
-from accelerators.tvm.sizes.quotients import floor_named
+from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.floors import floored
+from partita.accelerators.tvm.sizes.quotients import floor_named
 from tests.accelerators.tvm.any_size import check, numbers
 
 

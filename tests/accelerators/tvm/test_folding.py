@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.kernels.shared.shapes import float32_shape
-from accelerators.tvm.layouts.folding import fold_scales
-from graph.interpret import interpret
+from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
+from partita.accelerators.tvm.layouts.folding import fold_scales
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.running import normals
 from tests.close import assert_close
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
-from graph.types import Array, numpy_dtype
+from partita.graph.interpret import interpret
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.running import compiled, error, schedules
 
 pytest.importorskip("tvm")

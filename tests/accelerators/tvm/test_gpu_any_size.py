@@ -15,10 +15,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run import opencl_driver
-from accelerators.tvm.sizes import enough_rows
 from benchmarks.models.any_size import Sizes, bert, gpt2
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run import opencl_driver
+from partita.accelerators.tvm.sizes import enough_rows
 from tests.accelerators.tvm.any_size import attention, numbers, random, specialized
 from tests.accelerators.tvm.opencl_nets import ROOT
 from tests.close import assert_close

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.kernels.convolution import gpu_conv
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
-from accelerators.tvm.run import opencl_driver
-from accelerators.tvm.sizes import enough_rows
-from graph.types import numpy_dtype
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.run import opencl_driver
+from partita.accelerators.tvm.sizes import enough_rows
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import specialized
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import STEADY, numbers

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.sizes import enough_rows
+from partita.accelerators.tvm.sizes import enough_rows
 from tests.accelerators.tvm.any_size import numbers, random
 from tests.accelerators.tvm.test_quantized_any_size import check_alike, quantized, scale, weight
 from tests.accelerators.tvm.test_quantized_any_size import layers as products

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import RunError
-from graph.types import numpy_dtype
+from partita.accelerators.errors import RunError
+from partita.graph.types import numpy_dtype
 from tests.close import assert_close
 
 pytest.importorskip("tvm")

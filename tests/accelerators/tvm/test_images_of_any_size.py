@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.interface.accelerator import CompiledSubgraph
-from accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
-from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.any_size import SizedSubgraph
-from accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol, value_of
-from accelerators.tvm.sizes.quotients import floor_named
-from accelerators.tvm.sizes.same_padding import same_padding
-from accelerators.tvm.sizes.sizing import forms_for_any_size, sized
 from benchmarks.models.any_size import Sizes, vit
-from graph.numerics.windows import window
+from partita.accelerators.interface.accelerator import CompiledSubgraph
+from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.any_size import SizedSubgraph
+from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least, symbol, value_of
+from partita.accelerators.tvm.sizes.quotients import floor_named
+from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.accelerators.tvm.sizes.sizing import forms_for_any_size, sized
+from partita.graph.numerics.windows import window
 from tests.accelerators.tvm.any_size import attention, check, numbers, specialized
 from tests.close import assert_close
 from tests.fuzz.guard.pages import guarded_copy

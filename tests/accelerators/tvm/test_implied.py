@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.prepare.implied import name_implied
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.prepare.implied import name_implied
 
 pytest.importorskip("tvm")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import CompileError
-from accelerators.tvm.lower.onnx_importer import import_body
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.lower.onnx_importer import import_body
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.compiled.joining import Joint, joined
-from accelerators.tvm.compiled.launch_list import StepList
-from accelerators.tvm.compiled.stepwise import CompiledSteps
-from accelerators.tvm.run import opencl_driver
-from passes.infer import infer
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.compiled.joining import Joint, joined
+from partita.accelerators.tvm.compiled.launch_list import StepList
+from partita.accelerators.tvm.compiled.stepwise import CompiledSteps
+from partita.accelerators.tvm.run import opencl_driver
+from partita.passes.infer import infer
 from tests.accelerators.tvm.opencl_nets import Value, numbers, unit, x
 
 pytest.importorskip("tvm")

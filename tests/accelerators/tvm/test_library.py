@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.machine import library
-from accelerators.tvm.machine.short_import import HOOKS, short_import
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.machine import library
+from partita.accelerators.tvm.machine.short_import import HOOKS, short_import
 
 pytest.importorskip("tvm")
 
 IMPORTING = """
 import os
-from accelerators.tvm.machine.library import tvm
-from accelerators.tvm.machine.machine import gpu_machine
-from accelerators.tvm.machine.short_import import HOOKS
+from partita.accelerators.tvm.machine.library import tvm
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.accelerators.tvm.machine.short_import import HOOKS
 loaded, reference = tvm().backend.is_loaded, tvm().runtime.disco.DRef
 print(loaded("cuda"), os.environ.get(HOOKS), "__tvm_ffi_type_info__" in vars(reference))
 print(gpu_machine("sm_80").target.kind.name, loaded("cuda"))
@@ -41,8 +41,8 @@ def test_the_hooks_for_gpus(said: str | None, printed: str) -> None:
 BESIDE_TORCH = """
 import importlib, sys
 from concurrent.futures import ThreadPoolExecutor
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.run.runtime import without_torch
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.run.runtime import without_torch
 part("relax"), part("script.ir_builder")
 print("torch" in sys.modules)
 with without_torch(), ThreadPoolExecutor(1) as other:
@@ -64,8 +64,8 @@ def test_torch_is_not_imported_with_it(tmp_path: Path) -> None:
 
 AT_ONCE = """
 import importlib, threading, time
-from accelerators.tvm.machine.library import tvm
-from accelerators.tvm.machine.short_import import gpu_hooks
+from partita.accelerators.tvm.machine.library import tvm
+from partita.accelerators.tvm.machine.short_import import gpu_hooks
 tvm()
 cuda, begun = importlib.import_module("tvm.backend.cuda"), threading.Event()
 register = cuda.register_backend

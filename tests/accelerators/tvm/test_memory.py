@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.stored import LATER, as_stored
-from accelerators.tvm.code.workers import Workers
-from accelerators.tvm.compiled import assembling
-from accelerators.tvm.layouts import narrowing
 from benchmarks import memory
-from graph.new_array import new_array
-from graph.node import Node
+from partita.accelerators.tvm.bodies.stored import LATER, as_stored
+from partita.accelerators.tvm.code.workers import Workers
+from partita.accelerators.tvm.compiled import assembling
+from partita.accelerators.tvm.layouts import narrowing
+from partita.graph.new_array import new_array
+from partita.graph.node import Node
 from tests.accelerators.tvm.running import compiled
 
 RANDOM = np.random.default_rng(0)
@@ -157,7 +157,7 @@ def test_a_query_makes_no_weights(monkeypatch):
         sizes.append(int(np.prod(shape)))
         return new_array(shape, dtype)
 
-    monkeypatch.setattr("passes.fold_batch_norm.new_array", recorded)
+    monkeypatch.setattr("partita.passes.fold_batch_norm.new_array", recorded)
     assert set(pt.query(graph, "cpu").values()) == {"cpu"}
     assert sizes and max(sizes) == 96
 

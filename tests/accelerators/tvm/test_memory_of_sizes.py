@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.run.kept_memory import CALLS, LEAST, KeptMemory
+from partita.accelerators.tvm.run.kept_memory import CALLS, LEAST, KeptMemory
 from tests.accelerators.tvm.any_size import specialized
 
 
@@ -87,9 +87,9 @@ def test_memory_is_freed_while_others_run() -> None:
 def test_a_size_that_is_kept_no_more_frees_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     model, freed = pt.compile(columns(), "cpu", config={"ANY_SIZE": False}), list[int]()
     compiled = specialized(model)
-    monkeypatch.setattr("accelerators.building.specialized.KEPT", 1)
-    monkeypatch.setattr("accelerators.building.specialized.LONG", 60.0)
-    monkeypatch.setattr("accelerators.tvm.compiled.subgraph.kept_memory.free", lambda: freed.append(len(compiled.sizes)))
+    monkeypatch.setattr("partita.accelerators.building.specialized.KEPT", 1)
+    monkeypatch.setattr("partita.accelerators.building.specialized.LONG", 60.0)
+    monkeypatch.setattr("partita.accelerators.tvm.compiled.subgraph.kept_memory.free", lambda: freed.append(len(compiled.sizes)))
     for rows in (1, 2):
         model(np.ones((rows, 512), np.float32))
     assert freed == [1]

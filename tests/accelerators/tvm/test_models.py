@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.types import TensorType
+from partita.graph.types import TensorType
 from tests.accelerators.tvm.running import compiled, error
 
 pytest.importorskip("tvm")
@@ -36,7 +36,7 @@ def arrays(graph: pt.Graph, seed: int) -> list[np.ndarray[Any, Any]]:
 
 
 def compare(graph: pt.Graph) -> None:
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     session = onnxruntime.InferenceSession(to_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     model = compiled(graph)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.shared.tile_unit import unit_for
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.sizes.sizing import sized
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.shared.tile_unit import unit_for
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.any_size import numbers, specialized
 
 ROUNDING = {"bf16": 2**-8, "f16": 2**-11}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accelerators.tvm.code.launches import Number
-from accelerators.tvm.compiled.joining import Inside
-from accelerators.tvm.compiled.launch_list import Part, Slot, Step, planned
-from accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
-from accelerators.tvm.sizes.extent import symbol
+from partita.accelerators.tvm.code.launches import Number
+from partita.accelerators.tvm.compiled.joining import Inside
+from partita.accelerators.tvm.compiled.launch_list import Part, Slot, Step, planned
+from partita.accelerators.tvm.compiled.open_steps import OpenSlot, OpenStep, OpenSteps, stated
+from partita.accelerators.tvm.sizes.extent import symbol
 
 N, M = symbol("n"), symbol("m")
 

@@ -15,8 +15,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run import opencl_driver
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.opencl_kernels import graphs
 from tests.accelerators.tvm.opencl_nets import ROOT, Value, numbers, unit, x
 from tests.close import assert_close

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.on_device import DeviceArray
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run import opencl_driver
+from partita.accelerators.arrays.on_device import DeviceArray
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run import opencl_driver
 
 pytest.importorskip("tvm")
 try:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run.opencl_driver import drivers
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run.opencl_driver import drivers
 from tests.accelerators.devices.node_tests import case_names, exceptions, run_cases
 from tests.accelerators.hetero.models import check
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, CompileError
-from accelerators.interface.registry import accelerator
-from accelerators.tvm import opencl as opencl_device
-from accelerators.tvm.compiled import launched
-from accelerators.tvm.opencl import OpenClAccelerator
-from accelerators.tvm.run import opencl_driver
+from partita.accelerators.errors import AcceleratorUnavailable, CompileError
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm import opencl as opencl_device
+from partita.accelerators.tvm.compiled import launched
+from partita.accelerators.tvm.opencl import OpenClAccelerator
+from partita.accelerators.tvm.run import opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
 pytest.importorskip("tvm")
@@ -54,8 +54,8 @@ def test_an_export_runs_in_another_process(tmp_path: Path) -> None:
 
 
 def test_what_tvm_cannot_say_in_opencl_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from accelerators.tvm.code import codegen
-    from accelerators.tvm.query import support
+    from partita.accelerators.tvm.code import codegen
+    from partita.accelerators.tvm.query import support
 
     def silent(*_: object) -> None:
         raise CompileError("OpenCL C has no word for it")

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, CompileError
-from accelerators.tvm.compiled.launch_list import planned
-from accelerators.tvm.compiled.launched import CompiledOpenCl
-from accelerators.tvm.run import device_memory, opencl_driver
+from partita.accelerators.errors import AcceleratorUnavailable, CompileError
+from partita.accelerators.tvm.compiled.launch_list import planned
+from partita.accelerators.tvm.compiled.launched import CompiledOpenCl
+from partita.accelerators.tvm.run import device_memory, opencl_driver
 from tests.accelerators.tvm.opencl_nets import alone, net, numbers, unit, x
 
 pytest.importorskip("tvm")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.types import numpy_dtype
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import check, numbers, random
 from tests.close import assert_close
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.machine.machine import Machine, host_machine
-from accelerators.tvm.machine.processor import host_features
-from graph.interpret import interpret
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.machine.machine import Machine, host_machine
+from partita.accelerators.tvm.machine.processor import host_features
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.narrow import Weight, rows_of, typed
 from tests.accelerators.tvm.running import compiled, error, normals, schedules
 
@@ -148,7 +148,7 @@ def test_a_table_of_half_bytes_in_a_register_makes_the_same_bits(dtype: str, mon
     x = rows_of(graph)
     (by_table,) = compiled(graph, NUM_THREADS=1).run([x], [None])
     plain = attrs.evolve(host_machine(1), instructions=())
-    monkeypatch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(plain, threads=threads))
+    monkeypatch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(plain, threads=threads))
     model = compiled(graph, NUM_THREADS=1)
     assert "vpermps" not in model.kernels()[0].text
     assert np.array_equal(by_table, model.run([x], [None])[0])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.prepare.parts import own_parts
-from graph.interpret import interpret
-from graph.types import Array
+from partita.accelerators.tvm.prepare.parts import own_parts
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
 from tests.accelerators.tvm.running import as_double, check, compiled, doubled, error, schedules
 from tests.close import assert_close
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accelerators.tvm.code import pieces
-from accelerators.tvm.run import pool
+from partita.accelerators.tvm.code import pieces
+from partita.accelerators.tvm.run import pool
 
 pytest.importorskip("tvm")
 
@@ -26,10 +26,10 @@ from tvm import tirx
 from tvm.runtime import tensor
 from tvm.sym import Analyzer
 
-from accelerators.tvm.code.codegen import generate
-from accelerators.tvm.code.pieces import in_pieces
-from accelerators.tvm.kernels.language import Kernel, emit, float32
-from accelerators.tvm.machine.machine import host_machine
+from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.code.pieces import in_pieces
+from partita.accelerators.tvm.kernels.language import Kernel, emit, float32
+from partita.accelerators.tvm.machine.machine import host_machine
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)

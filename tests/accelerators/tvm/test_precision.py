@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine.machine import Machine, host_machine
-from accelerators.tvm.machine.special import Used
-from graph.interpret import interpret
-from graph.types import numpy_dtype
+from partita.accelerators.tvm.machine.machine import Machine, host_machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.graph.interpret import interpret
+from partita.graph.types import numpy_dtype
 from partita.page.collect import collect
 from tests.accelerators.tvm.running import compiled, doubled, error, number, schedules
 from tests.close import assert_close
@@ -41,7 +41,7 @@ def planned(graph: pt.Graph, precision: str, instructions: str, **config: Any) -
     """The model compiled for a set of instructions: the host's own, one that is asked for, or narrower vectors without any."""
     with pytest.MonkeyPatch.context() as patch:
         if instructions == "narrow":
-            patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
+            patch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
         named = instructions if instructions in ("amx-bf16", "vdpbf16ps", "fma") else ""
         return compiled(graph, PRECISION=precision, BFLOATS=named, **config)
 
@@ -70,7 +70,7 @@ def held(graph: pt.Graph, x: Any, precision: str, instructions: str) -> list[str
 
 def _with(graph: pt.Graph, weights: dict[str, Any], dtype: Any, change: Any) -> pt.Graph:
     """The graph with rounded weights, changed."""
-    from graph.rewrite import rewrite
+    from partita.graph.rewrite import rewrite
 
     def visit(node: pt.Node, rewriter: Any) -> None:
         value = change(node.value.astype(dtype).astype(np.float32)) if node.name in weights else node.value
@@ -178,7 +178,7 @@ def test_emulated_and_real_instructions_make_the_same_bits() -> None:
     emulated = attrs.evolve(host_machine(1), instructions=(Used("vdpbf16ps", is_emulated=True),))
     real = compiled(layers(), PRECISION="bf16", BFLOATS="vdpbf16ps", NUM_THREADS=1).run([x])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: emulated)
+        patch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: emulated)
         other = compiled(layers(), PRECISION="bf16", NUM_THREADS=1).run([x])
     np.testing.assert_array_equal(real[0].view(np.uint32), other[0].view(np.uint32))
 
@@ -199,7 +199,7 @@ def test_float32_is_the_default_and_fast_is_what_the_processor_does_best() -> No
 
 
 def _precision(machine: Machine) -> str:
-    from accelerators.interface.registry import accelerator
+    from partita.accelerators.interface.registry import accelerator
 
     cpu: Any = accelerator("cpu")
     return str(cpu.configured(cpu.full_config({"PRECISION": "fast"})).precision(machine))
@@ -305,7 +305,7 @@ def test_the_page_says_what_each_kernel_reads_and_stores() -> None:
 
 def test_what_fast_took_is_in_the_report_and_travels(tmp_path: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
+        patch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(NARROW, threads=threads))
         model = pt.compile(layers(), "cpu", {"PRECISION": "fast", "CACHE_DIR": str(tmp_path)})
         again = pt.compile(layers(), "cpu", {"PRECISION": "fast", "CACHE_DIR": str(tmp_path)})
     said = "cpu_0: PRECISION fast: float32, since this processor multiplies nothing narrower faster"

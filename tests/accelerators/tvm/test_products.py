@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.fusion import fuse
-from accelerators.tvm.layouts.blocking import block
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.layouts.blocking import block
+from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, compiled, error, normals, products_and_spills, schedules
 
 pytest.importorskip("tvm")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.machine.machine import Machine
-from graph.interpret import interpret
-from graph.types import Array
-from graph.writers.onnx.model import to_model
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
+from partita.graph.writers.onnx.model import to_model
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, normals
 from tests.close import is_close

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.types import numpy_dtype
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.any_size import check, numbers, random, specialized
 
 SIZES = (1, 3, 7, 16, 33, 65, 700)

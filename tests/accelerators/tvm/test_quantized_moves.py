@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, normals
 

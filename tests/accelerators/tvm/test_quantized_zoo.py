@@ -14,8 +14,8 @@ import partita as pt
 from benchmarks.models.files import Model
 from benchmarks.models.quantized import quantize_file
 from benchmarks.models.zoo import zoo_model
-from graph.interpret import interpret
-from graph.types import Array
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array
+from partita.graph.interpret import interpret
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, normals
 from tests.close import assert_close

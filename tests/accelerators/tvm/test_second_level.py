@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.interface.second_level import RefusedFusion, SecondLevel
+from partita.accelerators.interface.second_level import RefusedFusion, SecondLevel
 from tests.graphs.small_models import convolutions
 
 pytest.importorskip("tvm")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.halves import KINDS
 from tests.accelerators.tvm.narrow import typed
 from tests.accelerators.tvm.running import compiled, doubled, error, normals, schedules

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from accelerators.tvm.code.codegen import generate
-from accelerators.tvm.kernels.language import Kernel, constant, emit, float32, int32
-from accelerators.tvm.machine.machine import host_machine
+from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.kernels.language import Kernel, constant, emit, float32, int32
+from partita.accelerators.tvm.machine.machine import host_machine
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")

@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from benchmarks.models.any_size import Sizes, bert
 from benchmarks.models.decoder import Decoder
-from graph.interpret import interpret
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.halves import KINDS, casts_alone, narrowed
 from tests.accelerators.tvm.running import compiled, error
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.moves.copies import find_pieces
-from accelerators.tvm.kernels.shared import strides
-from accelerators.tvm.query import support
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.moves.copies import find_pieces
+from partita.accelerators.tvm.kernels.shared import strides
+from partita.accelerators.tvm.query import support
+from partita.graph.node import Node, NodeEntry
 from tests.close import assert_close
 
 

@@ -89,7 +89,7 @@ def check(cases: list) -> None:
 
 
 def test_a_thread_that_cannot_start_leaves_the_next_call_free_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    from accelerators.building import specialized
+    from partita.accelerators.building import specialized
 
     monkeypatch.setattr(specialized.threading, "Thread", lambda **options: (_ for _ in ()).throw(RuntimeError("no threads")))
     graph = pt.Graph([pt.op("Relu", pt.variable("x", "float32", ("N",)), name="y")])
@@ -99,7 +99,7 @@ def test_a_thread_that_cannot_start_leaves_the_next_call_free_to_compile(monkeyp
 
 
 def test_no_more_sizes_that_do_not_compile_are_remembered_than_are_counted() -> None:
-    from accelerators.building import specialized
+    from partita.accelerators.building import specialized
 
     stand_in = specialized._StandIn(pt.Graph([pt.variable("x", "float32", (2,))]), lambda g: object())  # type: ignore[arg-type,return-value]
     for size in range(specialized.COUNTED + 5):

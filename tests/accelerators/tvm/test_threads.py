@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.process import cores, groups
-from accelerators.tvm.run.threads import Turns
+from partita.accelerators.process import cores, groups
+from partita.accelerators.tvm.run.threads import Turns
 
 pytest.importorskip("tvm")
 
@@ -182,9 +182,9 @@ def test_a_user_may_say_how_many(name: str, value: str, wanted: int, monkeypatch
 
 def test_as_many_threads_work_as_were_asked_for() -> None:
     code = """
-from accelerators.process.cores import default_threads, usable_cores
-from accelerators.tvm.run.runtime import function
-from accelerators.tvm.run.threads import set_tvm_threads
+from partita.accelerators.process.cores import default_threads, usable_cores
+from partita.accelerators.tvm.run.runtime import function
+from partita.accelerators.tvm.run.threads import set_tvm_threads
 import os
 for count in range(1, (os.cpu_count() or 1) + 1):
     set_tvm_threads(count)

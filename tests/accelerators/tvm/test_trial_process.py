@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable, CompileError
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.query import support, trial_process
-from accelerators.tvm.query.trial_process import TrialProcess
-from accelerators.tvm.run import opencl_driver
+from partita.accelerators.errors import AcceleratorUnavailable, CompileError
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.query import support, trial_process
+from partita.accelerators.tvm.query.trial_process import TrialProcess
+from partita.accelerators.tvm.run import opencl_driver
 
 pytest.importorskip("tvm")
 
@@ -96,9 +96,9 @@ def test_a_child_that_hangs_ends_with_its_parent(trials: TrialProcess, tmp_path:
     """However the parent ends, the system closes its end of the pipe."""
     script = tmp_path / "hanging.py"
     script.write_text("""import sys, time
-sys.modules["accelerators"] = type(sys)("accelerators")  # Without what the package imports.
-sys.modules["accelerators"].__path__ = [sys.argv[1]]
-from accelerators.process.parents import end_with
+sys.modules["partita.accelerators"] = type(sys)("partita.accelerators")  # Without what the package imports.
+sys.modules["partita.accelerators"].__path__ = [sys.argv[1]]
+from partita.accelerators.process.parents import end_with
 end_with(int(sys.argv[2]))
 print('{"error": null}', flush=True)
 time.sleep(600)
@@ -167,10 +167,10 @@ def noted(frame, context=1):
     lines_read.add(context)
     return frame_info(frame, context)
 inspect.getframeinfo = noted
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.lower.lowering import lower
-from accelerators.tvm.machine.library import tvm
-from accelerators.tvm.machine.machine import gpu_machine
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.lower.lowering import lower
+from partita.accelerators.tvm.machine.library import tvm
+from partita.accelerators.tvm.machine.machine import gpu_machine
 x, y = (pt.variable(name, "float16", (128, 128)) for name in "xy")
 lowered = lower(make_body(pt.Graph([pt.op("MatMul", x, y)])), gpu_machine("sm_80"))
 assert tvm().ir.save_json(lowered.module)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.kernels.shared.choice import choose, choosing
-from accelerators.tvm.machine.machine import host_machine
-from accelerators.tvm.tune import findings as tuned
-from accelerators.tvm.tune import tuner
+from partita.accelerators.tvm.kernels.shared.choice import choose, choosing
+from partita.accelerators.tvm.machine.machine import host_machine
+from partita.accelerators.tvm.tune import findings as tuned
+from partita.accelerators.tvm.tune import tuner
 from tests.close import is_close
 
 pytest.importorskip("tvm")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from accelerators import onnx_backend
+from partita.accelerators import onnx_backend
 from tests.accelerators.devices.node_tests import case_names, exceptions, run_cases
 
 pytest.importorskip("tvm")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graph.errors import PartitaError
+from partita.graph.errors import PartitaError
 from tests.fuzz.files.fence import SECONDS, Fence, spent
 from tests.fuzz.files.readers import READERS, Files, mutated
 

@@ -20,8 +20,8 @@ from unittest import mock
 import numpy as np
 
 import partita as pt
-from graph.graph import Graph
-from graph.types import TensorType, numpy_dtype
+from partita.graph.graph import Graph
+from partita.graph.types import TensorType, numpy_dtype
 from tests.fuzz.models.stability import difference, expected
 
 LARGEST = 1 << 16
@@ -122,7 +122,7 @@ def code_packages() -> tuple[Mapping[str, bytes], ...]:
 
 def signed_by_another(members: Mapping[str, bytes], content: Mapping[str, Any], key: bytes | None) -> bytes:
     """A package of these members, under a seal that is right, and a signature that is not."""
-    from accelerators.package.container import PackageWriter
+    from partita.accelerators.package.container import PackageWriter
 
     file = io.BytesIO()
     writer = PackageWriter(file)
@@ -153,7 +153,7 @@ def read_code(folder: Path) -> None:
 @contextmanager
 def nothing_is_loaded() -> Iterator[None]:
     """Inside, to hand code to `cpu` is a failure."""
-    from accelerators.tvm.device import TvmAccelerator
+    from partita.accelerators.tvm.device import TvmAccelerator
 
     def loaded(*arguments: object) -> None:
         raise AssertionError("code of a package that was changed is loaded")

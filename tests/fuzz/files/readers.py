@@ -15,9 +15,9 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.graph import Graph
-from graph.text import parse
-from graph.verify import verify
+from partita.graph.graph import Graph
+from partita.graph.text import parse
+from partita.graph.verify import verify
 from tests.fuzz.files.models import (
     code_packages,
     read_and_compile,
@@ -105,8 +105,8 @@ def onnx_message(data: bytes, rng: random.Random) -> bytes:
 
 def onnx_samples() -> list[Files]:
     """ONNX's node tests, and models with functions, control flow and calls."""
-    from graph.readers import load
-    from graph.writers.onnx import to_model
+    from partita.graph.readers import load
+    from partita.graph.writers.onnx import to_model
     from tests.onnx.models import FUNCTIONS, LINE, NESTED, model
     from tests.onnx.node_roundtrip import node_cases
     from tests.onnx.test_writer import calls
@@ -122,7 +122,7 @@ def onnx_samples() -> list[Files]:
 
 def read_onnx(folder: Path) -> None:
     """Load, write, load again."""
-    from graph.writers.onnx import to_model
+    from partita.graph.writers.onnx import to_model
 
     graph = pt.load(folder / "m.onnx")
     good(graph)
@@ -197,7 +197,7 @@ def change_symbol(files: Files, rng: random.Random) -> Files:
 
 def read_parameters(folder: Path) -> None:
     """Parameters alone."""
-    from graph.readers.mxnet import read_params
+    from partita.graph.readers.mxnet import read_params
 
     for array in read_params(folder / "m.params").values():
         assert isinstance(array, np.ndarray)
@@ -223,7 +223,7 @@ def graphs() -> list[Graph]:
 
 def nnvm_samples() -> list[Files]:
     """Ours, and as NNVM writes them."""
-    from graph.writers.nnvm import to_nnvm_json
+    from partita.graph.writers.nnvm import to_nnvm_json
     from tests.nnvm.test_nnvm_json import SYMBOL
 
     return [{"g.json": text.encode()} for text in (*map(to_nnvm_json, graphs()), json.dumps(SYMBOL))]
@@ -231,7 +231,7 @@ def nnvm_samples() -> list[Files]:
 
 def read_nnvm(folder: Path) -> None:
     """NNVM's JSON."""
-    from graph.readers.nnvm import from_nnvm_json
+    from partita.graph.readers.nnvm import from_nnvm_json
 
     good(from_nnvm_json((folder / "g.json").read_bytes()), verified=False)
 
@@ -315,7 +315,7 @@ def change_package(files: Files, rng: random.Random) -> Files:
 
 def repacked(data: bytes, rng: random.Random) -> bytes:
     """The package with one member or its manifest changed, under a seal that is right."""
-    from accelerators.package.container import PackageWriter
+    from partita.accelerators.package.container import PackageWriter
 
     content, members = _unpacked(data)
     target = rng.choice((*members, "manifest", "manifest", "manifest"))
@@ -410,7 +410,7 @@ def resealed(entry: bytes, rng: random.Random) -> bytes:
     """An entry with other words; its code is as it was."""
     import hashlib
 
-    from accelerators.cache.store import MAGIC
+    from partita.accelerators.cache.store import MAGIC
 
     start = len(MAGIC) + 40
     size = int.from_bytes(entry[start - 8 : start], "little")

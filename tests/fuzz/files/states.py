@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import partita as pt
-from graph.verify import verify
+from partita.graph.verify import verify
 from partita.page import reading
 from partita.page.differences import compared
 from tests.fuzz.files.mutations import bytes_changed, json_changed, text_changed

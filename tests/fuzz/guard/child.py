@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerators.interface.registry import accelerator
-from graph.errors import PartitaError
-from passes import apply_pass
+from partita.accelerators.interface.registry import accelerator
+from partita.graph.errors import PartitaError
+from partita.passes import apply_pass
 from tests.fuzz.children import Tell, serve
 from tests.fuzz.guard.kernels import run_guarded
 from tests.fuzz.guard.subjects import subject

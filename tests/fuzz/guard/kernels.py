@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.compiled.subgraph import CompiledTvm, as_array, as_tensor
-from graph.graph import Graph
-from graph.types import Array
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, as_array, as_tensor
+from partita.graph.graph import Graph
+from partita.graph.types import Array
 from tests.fuzz.guard.pages import FILL, guarded_copy
 
 SKIP = 1

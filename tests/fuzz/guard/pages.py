@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 PAGE = mmap.PAGESIZE
 

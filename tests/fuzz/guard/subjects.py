@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.errors import GraphError, PartitaError
+from partita.graph.errors import GraphError, PartitaError
 from tests.fuzz.models.builder import Builder, Case, Skip
 from tests.fuzz.models.generate import RECIPES
 

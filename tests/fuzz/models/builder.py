@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.interpret import evaluate_node
-from graph.node import Node, NodeEntry
-from graph.ops.schemas import OpSpec, spec_of
-from graph.types import Array, Dim, TensorType, dtype_name
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.schemas import OpSpec, spec_of
+from partita.graph.types import Array, Dim, TensorType, dtype_name
 from tests.fuzz.models.values import FLOATS, INTS, LARGEST, Values
 
 
@@ -217,7 +217,7 @@ class Builder:
 
 def with_symbols(case: Case, rng: random.Random) -> Case:
     """The case with some sizes of its inputs left open."""
-    from graph.rewrite import Rewriter, rewrite
+    from partita.graph.rewrite import Rewriter, rewrite
 
     def opened(node: Node) -> TensorType:
         kind = node.output_types[0]

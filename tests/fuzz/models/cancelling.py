@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graph.node import Node
+from partita.graph.node import Node
 
 Wide = np.ndarray[Any, np.dtype[np.float64]]
 

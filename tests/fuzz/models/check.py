@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.graph import Graph
-from graph.interpret import interpret
-from graph.verify import verify
+from partita.graph.errors import PartitaError
+from partita.graph.graph import Graph
+from partita.graph.interpret import interpret
+from partita.graph.verify import verify
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.stability import Expected, difference, expected
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import partita as pt
-from graph.node import Node, NodeEntry
-from graph.types import dtype_name
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import dtype_name
 from tests.fuzz.models.builder import Builder, typed
 from tests.fuzz.models.recipes import recipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 from tests.fuzz.models.builder import Builder, Skip
 from tests.fuzz.models.recipes import recipe
 from tests.fuzz.models.values import INTS

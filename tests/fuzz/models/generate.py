@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from graph.errors import GraphError
+from partita.graph.errors import GraphError
 from tests.fuzz.models import control, elementwise, layers, moves, quantized  # noqa: F401  (they register their recipes)
 from tests.fuzz.models.builder import Builder, Case, Skip, with_symbols
 from tests.fuzz.models.recipes import RECIPES

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from graph.node import NodeEntry
-from graph.types import Array
+from partita.graph.node import NodeEntry
+from partita.graph.types import Array
 from tests.fuzz.models.builder import Builder, Skip
 from tests.fuzz.models.elementwise import broadcastable
 from tests.fuzz.models.recipes import recipe

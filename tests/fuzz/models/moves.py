@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 import partita as pt
-from graph.types import Array
+from partita.graph.types import Array
 from tests.fuzz.models.builder import Builder
 from tests.fuzz.models.elementwise import CODES
 from tests.fuzz.models.recipes import recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.node import NodeEntry
+from partita.graph.node import NodeEntry
 from tests.fuzz.models.builder import Builder
 from tests.fuzz.models.recipes import recipe
 

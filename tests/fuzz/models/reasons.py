@@ -9,7 +9,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from graph.types import Array, TensorType
+from partita.graph.types import Array, TensorType
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.check import Finding
 from tests.fuzz.models.stability import SPECIAL, Noise, run, step_of

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.inline import inline_calls
-from graph.node import Node, NodeEntry
-from graph.types import dtype_name
+from partita.graph.inline import inline_calls
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import dtype_name
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.stability import run
 

@@ -14,11 +14,11 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from graph.errors import GraphError
-from graph.graph import Graph
-from graph.interpret import evaluate_node
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.graph.errors import GraphError
+from partita.graph.graph import Graph
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 from tests.fuzz.models.cancelling import largest_term
 
 EXACT = frozenset(

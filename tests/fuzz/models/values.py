@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from graph.types import Array, numpy_dtype
+from partita.graph.types import Array, numpy_dtype
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 INTS = ("int64", "int32", "int8", "uint8", "int16", "uint16", "uint32", "uint64")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.interpret import evaluate_node
-from graph.node import Node, NodeEntry
-from graph.types import Array, Dim, dtype_name
+from partita.graph.errors import PartitaError
+from partita.graph.interpret import evaluate_node
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, Dim, dtype_name
 from tests.fuzz.models.builder import typed
 from tests.fuzz.sizes.networks import Network
 from tests.fuzz.sizes.opened import LARGEST, Shapes

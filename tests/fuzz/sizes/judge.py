@@ -11,10 +11,10 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.interpret import interpret
-from graph.types import Array
-from graph.writers.onnx.model import to_model
+from partita.graph.errors import PartitaError
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
+from partita.graph.writers.onnx.model import to_model
 from tests.fuzz.guard.pages import guarded_copy
 from tests.fuzz.models.stability import difference, expected
 from tests.fuzz.sizes.opened import Opened, Shapes

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 import partita as pt
-from graph.node import Node
-from graph.types import Array, Dim
+from partita.graph.node import Node
+from partita.graph.types import Array, Dim
 from tests.fuzz.sizes.opened import Opened
 
 BASE = {"N": 3, "M": 4, "K": 1, "C": 4, "B": 2, "T": 5, "S": 5, "D": 2, "R": 3}

@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.node import Node, NodeEntry
-from graph.types import Array, Dim
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, Dim
 from tests.fuzz.models.builder import typed
 from tests.fuzz.sizes.opened import Opened, Shapes
 

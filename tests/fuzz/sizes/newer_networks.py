@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 import partita as pt
-from graph.build import as_entry
-from graph.node import Node
+from partita.graph.build import as_entry
+from partita.graph.node import Node
 from tests.fuzz.sizes.networks import FAR, OPSETS, Kind, Net, Value, heads, ints, length, linear
 
 MOST_OPS = 120

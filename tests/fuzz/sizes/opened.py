@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 
 import partita as pt
-from graph.node import Node
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, Dim, TensorType
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array, Dim, TensorType
 from tests.fuzz.models.builder import Case, typed
 
 WAYS = ("each", "constant", "shared", "one")

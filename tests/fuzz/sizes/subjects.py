@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import partita as pt
-from graph.errors import PartitaError
+from partita.graph.errors import PartitaError
 from tests.fuzz.guard.subjects import subject
 from tests.fuzz.models.builder import Case
 from tests.fuzz.models.generate import RECIPES

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import partita as pt
-from graph.errors import PartitaError
+from partita.graph.errors import PartitaError
 from tests.fuzz.children import Tell, serve
 from tests.fuzz.wild.feeds import Feeds, drawn, kept_beside
 

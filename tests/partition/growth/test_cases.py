@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from partition.growth import largest, seed, walk, waves
+from partita.partition.growth import largest, seed, walk, waves
 from tests.partition.growth.oracles import acyclic
 from tests.partition.growth.test_walk import Device
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from partition.growth.contract import contract_all, depth_order
-from partition.growth.quotient import Quotient
+from partita.partition.growth.contract import contract_all, depth_order
+from partita.partition.growth.quotient import Quotient
 from tests.partition.growth.oracles import neighbours
 
 Edge = tuple[int, int]

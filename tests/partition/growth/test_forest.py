@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from partition.growth.forest import earliest_consumers, latest_producers
+from partita.partition.growth.forest import earliest_consumers, latest_producers
 from tests.graphs.on_integers import graphs
 from tests.partition.growth.oracles import neighbours
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.shapes import SHAPES, far_skips, layered_every_seventh_elsewhere
-from partition.growth import largest, seed
+from partita.partition.growth import largest, seed
 from tests.graphs.on_integers import fixed_groups, graphs, random_graph, veto
 from tests.partition.growth.oracles import acyclic, contractible, parts
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partition.growth import Repair, seed
+from partita.partition.growth import Repair, seed
 from tests.graphs.on_integers import control_edges, fixed_groups, graphs, veto
 from tests.partition.growth.oracles import acyclic, literal_seed, repaired_seed
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.shapes import SHAPES, far_skips
-from partition.growth import FilterError, WalkObserver, walk
+from partita.partition.growth import FilterError, WalkObserver, walk
 from tests.graphs.on_integers import control_edges, fixed_groups, graphs, veto
 from tests.partition.growth.oracles import LiteralWalk, acyclic, parts
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.shapes import SHAPES, layered
-from partition.growth import largest, waves
+from partita.partition.growth import largest, waves
 from tests.graphs.on_integers import fixed_groups, graphs, veto
 from tests.partition.growth.oracles import acyclic, fewest_waves
 

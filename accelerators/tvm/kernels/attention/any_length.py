@@ -11,16 +11,16 @@ import math
 
 import attrs
 
-from accelerators.tvm.kernels.attention.few_rows import FewRows
-from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
-from accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.heads import Head
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from accelerators.tvm.kernels.shared.row import Row
-from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.sizes.extent import known_least
+from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
+from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.language import Buffer, Value, float32, maximum, minimum
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.heads import Head
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from partita.accelerators.tvm.kernels.shared.row import Row
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.sizes.extent import known_least
 
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""

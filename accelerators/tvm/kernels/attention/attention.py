@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.attention.any_length import AnyLength
-from accelerators.tvm.kernels.attention.few_rows import FewRows
-from accelerators.tvm.kernels.attention.fixed_length import FixedLength
-from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.heads import Heads, found_in
-from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
-from accelerators.tvm.kernels.shared.panels import MANY, best_tile
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.attention.any_length import AnyLength
+from partita.accelerators.tvm.kernels.attention.few_rows import FewRows
+from partita.accelerators.tvm.kernels.attention.fixed_length import FixedLength
+from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
+from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, instruction_for
+from partita.accelerators.tvm.kernels.shared.panels import MANY, best_tile
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def attention(body: Body, machine: Machine) -> Draft | None:

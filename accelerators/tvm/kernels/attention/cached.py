@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import attrs
 
-from accelerators.interface.cached_attention import SCALE, WINDOW, is_cached_attention
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.interface.cached_attention import SCALE, WINDOW, is_cached_attention
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -25,12 +25,12 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.functions import exp_of_negative
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.row import join_lanes
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import VALUE_PRODUCTS
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.row import join_lanes
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import VALUE_PRODUCTS
 
 MOST_ROWS = 4
 """So many rows at most share a look at keys and values."""

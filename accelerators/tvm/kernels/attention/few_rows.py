@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
-from accelerators.tvm.kernels.language import Buffer, Operand, Value, float32
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.heads import Head, View
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.row import Row, join_lanes
+from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, float32
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.heads import Head, View
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
 
 FEW = 8
 """For more rows, panels are worth it."""

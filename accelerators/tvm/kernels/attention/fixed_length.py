@@ -11,8 +11,8 @@ import math
 
 import attrs
 
-from accelerators.tvm.kernels.attention.scoring import Scores, Scoring
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.attention.scoring import Scores, Scoring
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Operand,
@@ -21,12 +21,12 @@ from accelerators.tvm.kernels.language import (
     minimum,
     uint16,
 )
-from accelerators.tvm.kernels.shared.heads import Head
-from accelerators.tvm.kernels.shared.instructions import Instruction
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import Matrix
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from accelerators.tvm.sizes.extent import is_multiple
+from partita.accelerators.tvm.kernels.shared.heads import Head
+from partita.accelerators.tvm.kernels.shared.instructions import Instruction
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.operands import Matrix
+from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from partita.accelerators.tvm.sizes.extent import is_multiple
 
 BLOCK = 16_384
 """The number of scores that a near cache holds beside the panels."""

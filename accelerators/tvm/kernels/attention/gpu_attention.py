@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from accelerators.tvm.kernels.attention.tensor_attention import TensorAttention, tensor_cuts
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorAttention, tensor_cuts
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Operand,
     Registers,
@@ -26,16 +26,16 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.functions import exp_of_negative
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
-from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
+from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 ACROSS = 8
 """The threads that share a query."""

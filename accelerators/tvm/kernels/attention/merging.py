@@ -9,20 +9,20 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import ORIGIN, origins_of
-from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.attention.pattern import Attention
-from accelerators.tvm.kernels.attention.selector import attentions
-from accelerators.tvm.kernels.shared.operands import Readers, readers_of
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.build import constant, op
-from graph.graph import Graph
-from graph.new_array import new_array
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import Array, TensorType, numpy_dtype
-from passes.constants import Namer
+from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
+from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.attention.selector import attentions
+from partita.accelerators.tvm.kernels.shared.operands import Readers, readers_of
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.build import constant, op
+from partita.graph.graph import Graph
+from partita.graph.new_array import new_array
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import Array, TensorType, numpy_dtype
+from partita.passes.constants import Namer
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.shared.formulas import formula
-from accelerators.tvm.kernels.shared.operands import Matrix, Readers, only_reader, operands_of, written_after
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.operands import (
+    Matrix,
+    Readers,
+    only_reader,
+    operands_of,
+    written_after,
+)
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.node import Node, NodeEntry
 
 LONGEST = 12
 """The number of element-wise ops that may stand between the scores and their softmax."""

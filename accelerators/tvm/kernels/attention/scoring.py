@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.kernels.attention.pattern import Attention
-from accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, float32
-from accelerators.tvm.kernels.shared.functions import exp_of_negative
-from accelerators.tvm.kernels.shared.heads import Head, Heads
-from accelerators.tvm.kernels.shared.numbers import stored_bits
-from accelerators.tvm.kernels.shared.row import Row, join_lanes
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
+from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, constant, float32
+from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
+from partita.accelerators.tvm.kernels.shared.numbers import stored_bits
+from partita.accelerators.tvm.kernels.shared.row import Row, join_lanes
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MOVES, VALUE_PRODUCTS
 
 
 @attrs.frozen(slots=True, eq=False)

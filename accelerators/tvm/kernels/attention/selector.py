@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.labels import LabelProperty
-from accelerators.tvm.kernels.attention.pattern import Attention, find_attention
-from accelerators.tvm.kernels.shared.heads import found_in
-from accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.sizes.extent import Extent
-from graph.graph import Graph
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.labels import LabelProperty
+from partita.accelerators.tvm.kernels.attention.pattern import Attention, find_attention
+from partita.accelerators.tvm.kernels.shared.heads import found_in
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.graph import Graph
 
 
 class AttentionProperty(LabelProperty):

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.tvm.kernels.attention.pattern import Attention
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.attention.pattern import Attention
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Value,
@@ -25,7 +25,7 @@ from accelerators.tvm.kernels.language import (
     uint16,
     uint32,
 )
-from accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language.tensor_cores import (
     BESIDE,
     DEEP,
     HIGH,
@@ -38,13 +38,13 @@ from accelerators.tvm.kernels.language.tensor_cores import (
     close_copies,
     power_of_two,
 )
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.shared.heads import Head, Heads
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
-from accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
+from partita.accelerators.tvm.kernels.shared.viewed_sides import neighbours, viewed_side
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NOTHING = -math.inf
 """The largest score before there is one."""

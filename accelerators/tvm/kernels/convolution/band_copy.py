@@ -7,13 +7,21 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, float32, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
-from accelerators.tvm.kernels.shared.tile import kept, smaller
-from accelerators.tvm.kernels.shared.window import Pair, Window
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Value,
+    float32,
+    minimum,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.shared.numbers import rounded, stored_bits
+from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
+from partita.accelerators.tvm.kernels.shared.window import Pair, Window
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)

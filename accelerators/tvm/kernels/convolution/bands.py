@@ -10,17 +10,17 @@ import math
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.channels import reaches
-from accelerators.tvm.kernels.convolution.seen_taps import mean_seen
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
-from accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
-from accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
-from accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.kernels.convolution.channels import reaches
+from partita.accelerators.tvm.kernels.convolution.seen_taps import mean_seen
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.tile import LATENCY, PORTS, kept
+from partita.accelerators.tvm.kernels.shared.tile_unit import MOST_ROWS, SUMS
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, Window
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 NEAR = 1200
 """Steps whose weights fit the first-level cache beside what else is read, for a panel of 64 bytes."""

@@ -19,16 +19,16 @@ from functools import partial
 
 import attrs
 
-from accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.band_copy import BandCopy
-from accelerators.tvm.kernels.convolution.bands import band_while_running
-from accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
-from accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
-from accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
-from accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
-from accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.blocked import DOMAIN, IMAGES
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
+from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
+from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
+from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from partita.accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
+from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
+from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -38,14 +38,14 @@ from accelerators.tvm.kernels.language import (
     minimum,
     uint16,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
-from accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
+from partita.accelerators.tvm.kernels.shared.tile_unit import Left, Right, TileUnit
+from partita.accelerators.tvm.machine.machine import Machine
 
 
 def blocked_convolution(body: Body, machine: Machine) -> Draft | None:

@@ -3,14 +3,14 @@ add, in any order."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.kernels.shared.epilogue import folded
-from accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.kernels.shared.epilogue import folded
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import SubgraphSelector
 
 ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Interleave Concat".split())
 """Ops on blocked values whose kernels have an epilogue."""

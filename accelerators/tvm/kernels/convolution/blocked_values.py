@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.seen_taps import TapRange
-from accelerators.tvm.kernels.language import Buffer, Operand, Value
+from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -11,9 +11,9 @@ import math
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.kernels.language import Operand, Value, minimum
-from graph.types import Array
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.kernels.language import Operand, Value, minimum
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True)

@@ -6,12 +6,12 @@ import math
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.blocked_layer import Layer
-from accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
-from accelerators.tvm.kernels.convolution.pixel_addresses import WIDE
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
+from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.sizes.extent import Extent
 
 LINE = 64
 """Bytes of a line of the cache."""

@@ -9,18 +9,26 @@ import math
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.image import Image
-from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, float32, if_inside
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_less
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.convolution.image import Image
+from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    all_of,
+    float32,
+    if_inside,
+)
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import is_less
+from partita.graph.types import Array
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

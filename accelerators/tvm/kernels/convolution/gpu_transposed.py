@@ -16,21 +16,27 @@ from contextlib import nullcontext
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.gpu_conv import Band, Layer, Place, best_tile, bytes_on_tensor_cores
-from accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
-from accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_less
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.convolution.gpu_conv import (
+    Band,
+    Layer,
+    Place,
+    best_tile,
+    bytes_on_tensor_cores,
+)
+from partita.accelerators.tvm.kernels.convolution.image import Image, Sizes, flat
+from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer_of
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, all_of, select
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.phases import Kind, all_alike, have_taps, kinds_of
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import is_less
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 OP = "ConvTranspose"
 

@@ -12,14 +12,14 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_less
-from accelerators.tvm.sizes.same_padding import same_padding
-from graph.node import Node
-from graph.numerics.windows import SAME
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_less
+from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.graph.node import Node
+from partita.graph.numerics.windows import SAME
 
 Sizes = tuple[int, ...]
 

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.convolution.image import Image, make_image
-from accelerators.tvm.kernels.convolution.normed_image import NormedImage
-from accelerators.tvm.kernels.language import Buffer, Kernel
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from accelerators.tvm.kernels.shared.problem import Problem
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.convolution.image import Image, make_image
+from partita.accelerators.tvm.kernels.convolution.normed_image import NormedImage
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 
 class Layer(Protocol):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.kernels.language import Buffer, Operand, Value
-from accelerators.tvm.kernels.shared.epilogue import folded
-from accelerators.tvm.kernels.shared.functions import at_least
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
+from partita.accelerators.tvm.kernels.shared.epilogue import folded
+from partita.accelerators.tvm.kernels.shared.functions import at_least
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.node import Node, NodeEntry
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from accelerators.tvm.kernels.convolution.band_copy import BandCopy
-from accelerators.tvm.kernels.convolution.blocked_layer import Layer
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, select
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
+from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, select
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.sizes.extent import Extent
 
 WIDE = 16
 """Numbers of a vector that is a line of the cache: where they are fewer, two pixels share one, and fewer products hide a line."""

@@ -14,21 +14,21 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.convolution.image import Image
-from accelerators.tvm.kernels.convolution.layer_draft import draft_layer
-from accelerators.tvm.kernels.convolution.plain_cut import cut_work
-from accelerators.tvm.kernels.convolution.walk import Walk, walks
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
-from graph.types import Array
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.convolution.image import Image
+from partita.accelerators.tvm.kernels.convolution.layer_draft import draft_layer
+from partita.accelerators.tvm.kernels.convolution.plain_cut import cut_work
+from partita.accelerators.tvm.kernels.convolution.walk import Walk, walks
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.tile import Tile, start, starts, tiles
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.types import Array
 
 UNROLLED = 32
 """Filters of more taps than this keep loops over all but their last dimension."""

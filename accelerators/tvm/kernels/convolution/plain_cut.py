@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Value
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
+from partita.accelerators.tvm.kernels.language import Kernel, Value
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import CONVOLUTION_PRODUCTS
 
 CACHED = 48 * 1024
 """Numbers of the image that are walked for one block after another."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.convolution.normed_image import (
+from partita.accelerators.tvm.kernels.convolution.normed_image import (
     is_cut_off,
     reads_single_pixels,
     scales_channels,
     shifts_channels,
 )
-from partition.pattern import Pattern
-from partition.property import PatternProperty
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty
 
 ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
 """What may end the kernel of a convolution of plain values."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, select
-from accelerators.tvm.kernels.shared.tile import kept, larger, smaller, starts
-from accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, select
+from partita.accelerators.tvm.kernels.shared.tile import kept, larger, smaller, starts
+from partita.accelerators.tvm.kernels.shared.window import Window
 
 
 @attrs.frozen(slots=True, eq=False)

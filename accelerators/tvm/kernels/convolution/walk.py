@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.convolution.image import Image
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.tile import Tile, start
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.convolution.image import Image
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, all_of
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.tile import Tile, start
+from partita.accelerators.tvm.machine.machine import Machine
 
 ORIGIN: Operand = 0
 """The first pixel of all."""

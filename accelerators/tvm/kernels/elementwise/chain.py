@@ -14,20 +14,20 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.kernels.shared.tile import pieces, start
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.kernels.shared.tile import pieces, start
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.graph.node import Node
 
 DEAR_STEPS = 8
 """How many cheap steps a dear one is worth."""

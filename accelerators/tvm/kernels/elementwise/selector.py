@@ -6,16 +6,16 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.kernels.elementwise.chain import find_chain
-from accelerators.tvm.kernels.shared import rounding
-from accelerators.tvm.kernels.shared.numbers import HALVES
-from graph.graph import Graph
-from graph.node import Node
-from graph.types import TensorType
-from partition.property import SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.kernels.elementwise.chain import find_chain
+from partita.accelerators.tvm.kernels.shared import rounding
+from partita.accelerators.tvm.kernels.shared.numbers import HALVES
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.graph.types import TensorType
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 ELEMENTWISE = frozenset(
     """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu

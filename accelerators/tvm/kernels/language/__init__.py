@@ -7,10 +7,23 @@
 
 `str(kernel)` is its text, `emit(kernel)` the function for TVM. What does not fit is an error where it is written."""
 
-from accelerators.tvm.kernels.language.buffers import Buffer, Registers
-from accelerators.tvm.kernels.language.emit import TooMuchCode, emit, given_sizes, narrowing, symbols_of
-from accelerators.tvm.kernels.language.expressions import all_of, if_inside, maximum, minimum, named, select
-from accelerators.tvm.kernels.language.intrinsics import (
+from partita.accelerators.tvm.kernels.language.buffers import Buffer, Registers
+from partita.accelerators.tvm.kernels.language.emit import (
+    TooMuchCode,
+    emit,
+    given_sizes,
+    narrowing,
+    symbols_of,
+)
+from partita.accelerators.tvm.kernels.language.expressions import (
+    all_of,
+    if_inside,
+    maximum,
+    minimum,
+    named,
+    select,
+)
+from partita.accelerators.tvm.kernels.language.intrinsics import (
     CIRCULAR,
     Intrinsic,
     address,
@@ -40,8 +53,8 @@ from accelerators.tvm.kernels.language.intrinsics import (
     vpermps,
     vpmaddwd,
 )
-from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.types import (
+from partita.accelerators.tvm.kernels.language.kernel import Kernel
+from partita.accelerators.tvm.kernels.language.types import (
     ELEMENTS,
     Element,
     Type,
@@ -62,7 +75,7 @@ from accelerators.tvm.kernels.language.types import (
     uint32,
     uint64,
 )
-from accelerators.tvm.kernels.language.values import Operand, Value, constant
+from partita.accelerators.tvm.kernels.language.values import Operand, Value, constant
 
 __all__ = [
     "CIRCULAR", "ELEMENTS", "Buffer", "Element", "Intrinsic", "Kernel", "Operand", "Registers", "TooMuchCode", "Type", "Value",

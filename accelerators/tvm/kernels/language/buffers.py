@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.expressions import Load
-from accelerators.tvm.kernels.language.types import Element, type_of
-from accelerators.tvm.kernels.language.values import Operand, Value, as_index, typed
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language.expressions import Load
+from partita.accelerators.tvm.kernels.language.types import Element, type_of
+from partita.accelerators.tvm.kernels.language.values import Operand, Value, as_index, typed
+from partita.accelerators.tvm.sizes.extent import Extent
 
 if TYPE_CHECKING:
-    from accelerators.tvm.kernels.language.statements import Statement
+    from partita.accelerators.tvm.kernels.language.statements import Statement
 
 Role = Literal["input", "output", "stack", "memory", "shared"]
 
@@ -55,7 +55,8 @@ class Buffer:
         return Load(type_of(self.element, lanes), self, self.indices(index))
 
     def __setitem__(self, index: Index, value: Operand) -> None:
-        from accelerators.tvm.kernels.language.statements import Store  # upward: an assignment is a statement
+        # upward: an assignment is a statement
+        from partita.accelerators.tvm.kernels.language.statements import Store
         lanes = value.type.lanes if isinstance(value, Value) else 1
         self.emit(Store(self, self.indices(index), typed(value, type_of(self.element, lanes))))
 

@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from functools import cache, reduce
 from typing import Any, Literal
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language import expressions, statements, values
-from accelerators.tvm.kernels.language.buffers import Buffer
-from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.types import (
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language import expressions, statements, values
+from partita.accelerators.tvm.kernels.language.buffers import Buffer
+from partita.accelerators.tvm.kernels.language.kernel import Kernel
+from partita.accelerators.tvm.kernels.language.types import (
     ELEMENTS,
     Element,
     Type,
@@ -25,8 +25,8 @@ from accelerators.tvm.kernels.language.types import (
     uint16,
     uint32,
 )
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.sizes.extent import Extent, Size
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 WRITTEN = "partita.written"
 """Marks a function that was written in this language: its loops need no more than to be lowered."""

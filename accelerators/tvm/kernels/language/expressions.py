@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.types import Type, bfloat16, boolean, index
-from accelerators.tvm.kernels.language.values import Binary, Operand, Value, Variable, same_type
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language.types import Type, bfloat16, boolean, index
+from partita.accelerators.tvm.kernels.language.values import Binary, Operand, Value, Variable, same_type
 
 if TYPE_CHECKING:
-    from accelerators.tvm.kernels.language.buffers import Buffer
-    from accelerators.tvm.kernels.language.intrinsics import Intrinsic
+    from partita.accelerators.tvm.kernels.language.buffers import Buffer
+    from partita.accelerators.tvm.kernels.language.intrinsics import Intrinsic
 
 
 @attrs.frozen(slots=True, eq=False, repr=False, str=False)

@@ -9,10 +9,19 @@ from typing import Any
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.expressions import Call, Load
-from accelerators.tvm.kernels.language.types import Type, float32, int8, int16, int32, int64, type_of, uint8
-from accelerators.tvm.kernels.language.values import Value
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language.expressions import Call, Load
+from partita.accelerators.tvm.kernels.language.types import (
+    Type,
+    float32,
+    int8,
+    int16,
+    int32,
+    int64,
+    type_of,
+    uint8,
+)
+from partita.accelerators.tvm.kernels.language.values import Value
 
 Emit = Callable[[Any, str, Sequence[Any]], Any]
 """Makes TVM's expression from TVM's script module, the result's TVM type and the arguments."""

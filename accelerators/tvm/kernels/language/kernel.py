@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.buffers import Buffer, Registers
-from accelerators.tvm.kernels.language.expressions import Call, Load, Named, walk
-from accelerators.tvm.kernels.language.intrinsics import ADDRESSES_CODE, barrier, prefetch_of
-from accelerators.tvm.kernels.language.statements import (
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language.buffers import Buffer, Registers
+from partita.accelerators.tvm.kernels.language.expressions import Call, Load, Named, walk
+from partita.accelerators.tvm.kernels.language.intrinsics import ADDRESSES_CODE, barrier, prefetch_of
+from partita.accelerators.tvm.kernels.language.statements import (
     Allocate,
     Bind,
     Do,
@@ -21,8 +21,8 @@ from accelerators.tvm.kernels.language.statements import (
     Store,
     When,
 )
-from accelerators.tvm.kernels.language.types import Element, bfloat16, boolean, index, type_of
-from accelerators.tvm.kernels.language.values import (
+from partita.accelerators.tvm.kernels.language.types import Element, bfloat16, boolean, index, type_of
+from partita.accelerators.tvm.kernels.language.values import (
     Binary,
     Cast,
     Constant,
@@ -33,7 +33,7 @@ from accelerators.tvm.kernels.language.values import (
     Variable,
     as_index,
 )
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.sizes.extent import Extent
 
 Shape = tuple[int, ...]
 
@@ -75,7 +75,7 @@ class Kernel:
         return self._blocks[0]
 
     def __str__(self) -> str:
-        from accelerators.tvm.kernels.language.text import kernel_text  # upward: str() is a method
+        from partita.accelerators.tvm.kernels.language.text import kernel_text  # upward: str() is a method
 
         return kernel_text(self)
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import attrs
 
-from accelerators.tvm.kernels.language.buffers import Buffer
-from accelerators.tvm.kernels.language.expressions import Call
-from accelerators.tvm.kernels.language.values import Value, Variable
+from partita.accelerators.tvm.kernels.language.buffers import Buffer
+from partita.accelerators.tvm.kernels.language.expressions import Call
+from partita.accelerators.tvm.kernels.language.values import Value, Variable
 
 LoopKind = Literal["serial", "unroll", "vectorized", "parallel", "blocks", "threads"]
 """How a loop runs; those of blocks and threads are what a GPU launches."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.kernels.language.intrinsics import Emit, Intrinsic
-from accelerators.tvm.kernels.language.types import (
+from partita.accelerators.tvm.kernels.language.intrinsics import Emit, Intrinsic
+from partita.accelerators.tvm.kernels.language.types import (
     Element,
     Type,
     bfloat16,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from accelerators.tvm.kernels.language import expressions, statements, values
-from accelerators.tvm.kernels.language.buffers import Buffer
-from accelerators.tvm.kernels.language.kernel import Kernel
-from accelerators.tvm.kernels.language.types import Type
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language import expressions, statements, values
+from partita.accelerators.tvm.kernels.language.buffers import Buffer
+from partita.accelerators.tvm.kernels.language.kernel import Kernel
+from partita.accelerators.tvm.kernels.language.types import Type
+from partita.accelerators.tvm.sizes.extent import Extent
 
 _STRENGTH = {
     "|": 1, "&": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "^": 5, "<<": 6, ">>": 6, "+": 7, "-": 7, "*": 8, "/": 8,

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from accelerators.errors import CompileError
+from partita.accelerators.errors import CompileError
 
 Kind = Literal["float", "int", "uint", "bool", "index"]
 

@@ -9,9 +9,9 @@ from functools import cache
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language.types import Element, Type, boolean, index, type_of
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language.types import Element, Type, boolean, index, type_of
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 class Value:
@@ -147,7 +147,7 @@ class Value:
         )
 
     def __str__(self) -> str:
-        from accelerators.tvm.kernels.language.text import value_text  # upward: str() is a method
+        from partita.accelerators.tvm.kernels.language.text import value_text  # upward: str() is a method
 
         return value_text(self)
 

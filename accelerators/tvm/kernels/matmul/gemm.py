@@ -14,8 +14,8 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -24,22 +24,22 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.language.types import element_named
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
-from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.instructions import (
+from partita.accelerators.tvm.kernels.language.types import element_named
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.shared.instructions import (
     DOT_BFLOAT16,
     Instruction,
     instruction_for,
     widened,
 )
-from accelerators.tvm.kernels.shared.matrices import make_following
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
-from accelerators.tvm.kernels.shared.panels import (
+from partita.accelerators.tvm.kernels.shared.matrices import make_following
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
+from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
     UNROLLED,
     Panel,
@@ -50,15 +50,22 @@ from accelerators.tvm.kernels.shared.panels import (
     open_tile,
     share_out,
 )
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.kernels.shared.tile_unit import LANES, Left, Right, TileUnit, product_of_tiles, unit_for
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MATRIX_PRODUCTS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node, NodeEntry
-from graph.types import Array
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.kernels.shared.tile_unit import (
+    LANES,
+    Left,
+    Right,
+    TileUnit,
+    product_of_tiles,
+    unit_for,
+)
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array
 
 CACHED = 1 << 20
 """Numbers of the left matrix that a cache holds while one panel after another meets them."""

@@ -3,18 +3,18 @@ add, in any order."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.bodies.quantized import is_dequantize
-from accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
-from accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
-from accelerators.tvm.kernels.shared.shapes import number_shape, real_shape
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.bodies.quantized import is_dequantize
+from partita.accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
+from partita.accelerators.tvm.kernels.shared.shapes import number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import SubgraphSelector
 
 LONGEST = 24
 """A product is followed by so many ops at most."""

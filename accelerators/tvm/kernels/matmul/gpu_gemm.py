@@ -7,17 +7,17 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.matmul.gemm import Product as Match
-from accelerators.tvm.kernels.matmul.gemm import find_product
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
-from accelerators.tvm.kernels.shared.gpu_product import (
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value, all_of, element_named, if_inside
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.matmul.gemm import Product as Match
+from partita.accelerators.tvm.kernels.matmul.gemm import find_product
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand, ranking
+from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
     Spot,
@@ -26,21 +26,21 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.graph.types import Array, numpy_dtype
 
 MANY = 512
 """The rows for which a product of any number of them is cut."""

@@ -4,24 +4,24 @@ Reshapes, transposes and scalings before and after are ways to read and write, a
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Value, element_named
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.matmul.product import find_value_product
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
-from accelerators.tvm.kernels.shared.gpu_product import own_thread
-from accelerators.tvm.kernels.shared.gpu_tile import usual_work
-from accelerators.tvm.kernels.shared.heads import Heads, found_in
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import TwoSided
-from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
-from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.viewed_sides import both_sides
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_multiple
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Value, element_named
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.matmul.product import find_value_product
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
+from partita.accelerators.tvm.kernels.shared.gpu_product import own_thread
+from partita.accelerators.tvm.kernels.shared.gpu_tile import usual_work
+from partita.accelerators.tvm.kernels.shared.heads import Heads, found_in
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.operands import TwoSided
+from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import is_multiple
 
 
 def gpu_value_product(body: Body, machine: Machine) -> Draft | None:

@@ -11,17 +11,25 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, float32, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
-from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.matrices import make_following
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
-from accelerators.tvm.kernels.shared.panels import (
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+    minimum,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, Writer
+from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.shared.matrices import make_following
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.packing import PANEL, STEP, Half, Packing, half_of
+from partita.accelerators.tvm.kernels.shared.panels import (
     Panel,
     PanelTile,
     at_most,
@@ -30,12 +38,12 @@ from accelerators.tvm.kernels.shared.panels import (
     panel_tiles,
     share_out,
 )
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import kept, pieces, start
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MATRIX_PRODUCTS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 FEW = 8
 """For up to so many rows the matrix is made numbers in registers."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
-from accelerators.tvm.kernels.matmul.gemm_selector import MatrixSelector
-from accelerators.tvm.kernels.matmul.packed_product import packed_root
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
+from partita.accelerators.tvm.kernels.matmul.gemm_selector import MatrixSelector
+from partita.accelerators.tvm.kernels.matmul.packed_product import packed_root
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import SubgraphSelector
 
 
 class PackedProperty(SubgraphProperty):

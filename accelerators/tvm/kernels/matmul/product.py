@@ -12,16 +12,22 @@ from functools import partial
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Operand, Value, float32, uint16
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.formulas import LONG, formula
-from accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
-from accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
-from accelerators.tvm.kernels.shared.panels import (
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.formulas import LONG, formula
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
+from partita.accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.operands import (
+    MOST_AFTER,
+    Readers,
+    TwoSided,
+    operands_of,
+    written_after,
+)
+from partita.accelerators.tvm.kernels.shared.panels import (
     MANY,
     Panel,
     PanelTile,
@@ -30,12 +36,12 @@ from accelerators.tvm.kernels.shared.panels import (
     by_height,
     share_out,
 )
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import VALUE_PRODUCTS
-from accelerators.tvm.sizes.extent import Extent, Size, known_least
-from graph.node import Node
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import VALUE_PRODUCTS
+from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least
+from partita.graph.node import Node
 
 LOW = 4
 """The height of tiles that are narrower than the best, for products of few columns."""

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.interface.provenance import FUSED
-from accelerators.tvm.bodies.body import element_of
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from graph.build import constant, op
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from graph.rewrite import Rewriter, rewrite
-from graph.types import TensorType
-from passes.constants import Namer
+from partita.accelerators.interface.provenance import FUSED
+from partita.accelerators.tvm.bodies.body import element_of
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.graph.build import constant, op
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.graph.types import TensorType
+from partita.passes.constants import Namer
 
 
 def spread_gemms(graph: Graph) -> Graph:

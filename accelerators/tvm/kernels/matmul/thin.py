@@ -11,16 +11,16 @@ from contextlib import contextmanager
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32
-from accelerators.tvm.kernels.matmul.gemm import find_product, task_count
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.panels import at_most, share_out
-from accelerators.tvm.kernels.shared.row import join_lanes
-from accelerators.tvm.kernels.shared.tile import pieces, start
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Registers, Value, float32
+from partita.accelerators.tvm.kernels.matmul.gemm import find_product, task_count
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.panels import at_most, share_out
+from partita.accelerators.tvm.kernels.shared.row import join_lanes
+from partita.accelerators.tvm.kernels.shared.tile import pieces, start
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 @attrs.frozen(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
-from accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, int64, select
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
 
 
 def index_read(kernel: Kernel, indices: Buffer, name: str, position: Operand, size: int) -> Value:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MOVES
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, if_inside, minimum
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from partita.accelerators.tvm.kernels.shared.joined_blocks import JoinedBlocks
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MOVES
 
 
 def to_blocked(body: Body, machine: Machine) -> Draft | None:

@@ -13,16 +13,16 @@ from contextlib import nullcontext
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, part_of, strides_in
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
-from accelerators.tvm.sizes.views import SizedView
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, minimum
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, part_of, strides_in
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.node import Node, NodeEntry
 
 LARGEST = 2**31
 """Places are counted in 32 bits."""

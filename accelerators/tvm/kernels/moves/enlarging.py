@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Kernel, Value, all_of, float32
-from accelerators.tvm.kernels.shared.between import between
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.phases import kinds_of
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept, smaller
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MOVES
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Kernel, Value, all_of, float32
+from partita.accelerators.tvm.kernels.shared.between import between
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.phases import kinds_of
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MOVES
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:

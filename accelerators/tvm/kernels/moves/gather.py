@@ -8,17 +8,17 @@ import math
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
-from accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import FARTHEST, Shape
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MOVES
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
+from partita.accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import FARTHEST, Shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MOVES
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 
 def gather(body: Body, machine: Machine) -> Draft | None:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Value
-from accelerators.tvm.kernels.moves.enlarging import is_linear, mixed_pixels, whole_factors
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Value
+from partita.accelerators.tvm.kernels.moves.enlarging import is_linear, mixed_pixels, whole_factors
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

@@ -12,17 +12,17 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
-from accelerators.tvm.kernels.language.values import Value, as_index, parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules.choosing import schedule
-from accelerators.tvm.schedules.gpu_loops import bind_loops
-from accelerators.tvm.sizes.sizing import is_for_any_size
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.bodies.indices import OUTSIDE, complaint, is_indices
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, int32, maximum, minimum, select
+from partita.accelerators.tvm.kernels.language.values import Value, as_index, parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.accelerators.tvm.schedules.gpu_loops import bind_loops
+from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
 PIECES = 16
 """Into so many parts long lists are cut, one thread's work each."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.packed import DOMAIN, ROWS
-from accelerators.tvm.kernels.language import float32, select
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.packing import Packing
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, ROWS
+from partita.accelerators.tvm.kernels.language import float32, select
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.packing import Packing
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.machine import Machine
 
 
 def packed_rows(body: Body, machine: Machine) -> Draft | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS
-from accelerators.tvm.kernels.moves.addresses import index_read
-from accelerators.tvm.kernels.shared.draft import Draft, GradualPack
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.panel_layout import PanelLayout
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MOVES
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PANEL_ROWS
+from partita.accelerators.tvm.kernels.moves.addresses import index_read
+from partita.accelerators.tvm.kernels.shared.draft import Draft, GradualPack
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.panel_layout import PanelLayout
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MOVES
 
 
 def panel_rows(body: Body, machine: Machine) -> Draft | None:

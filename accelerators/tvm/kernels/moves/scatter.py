@@ -10,14 +10,14 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
-from accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.machine.machine import Machine
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, select
+from partita.accelerators.tvm.kernels.moves.addresses import index_read, steps_of, summed
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.node import Node
 
 JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 """Element types in which an update may be joined to what stands there."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, select
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.cut import Shape
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, select
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.sizes.extent import Extent
 
 
 def byte_addresses(

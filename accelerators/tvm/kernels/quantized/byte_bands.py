@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select, uint8
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, Cut, Shape
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.tile import kept, pieces
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_PRODUCTS
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, maximum, minimum, select, uint8
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, HEAVY, LARGE_FRAME, NEAR, Cut, Shape
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -14,27 +14,27 @@ from itertools import groupby
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
-from accelerators.tvm.kernels.quantized.cut import FRAME, Shape
-from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
-from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.quantized.frame import Frame
-from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_TAPS
-from accelerators.tvm.sizes.extent import Extent
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, maximum, minimum
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of_images
+from partita.accelerators.tvm.kernels.quantized.cut import FRAME, Shape
+from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, plain_dot
+from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.frame import Frame
+from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import kept, pieces, start, starts
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import BYTE_TAPS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.types import Array
 
 BAND = 0.5
 """The rows that could be computed while a band begins, and copies rows that its neighbours copy too."""

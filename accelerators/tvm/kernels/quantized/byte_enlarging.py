@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
-from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.quantized.frame import each_piece
-from accelerators.tvm.kernels.shared.between import between
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, kept
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, int32
+from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.frame import each_piece
+from partita.accelerators.tvm.kernels.shared.between import between
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 SCALE = 1
 """The input of a Mix beside its image."""

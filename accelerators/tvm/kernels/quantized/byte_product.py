@@ -13,9 +13,9 @@ from functools import partial
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -25,22 +25,22 @@ from accelerators.tvm.kernels.language import (
     minimum,
     uint8,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.byte_addresses import byte_addresses
-from accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
-from accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
-from accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
-from accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
-from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
-from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
-from accelerators.tvm.kernels.quantized.winograd import Squares
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.byte_addresses import byte_addresses
+from partita.accelerators.tvm.kernels.quantized.byte_bands import Bands, bands_of
+from partita.accelerators.tvm.kernels.quantized.byte_tiles import Left, Tiles, configure, release
+from partita.accelerators.tvm.kernels.quantized.crossed import STEP, Crossed, Own
+from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, Tile, make_cut
+from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.frame import Frame, each_chunk
+from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from partita.accelerators.tvm.kernels.quantized.winograd import Squares
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.panels import chosen_size, for_each_size
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, kept, pieces, start
+from partita.accelerators.tvm.machine.machine import Machine
 
 
 def product(body: Body, machine: Machine) -> Draft | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -23,7 +23,7 @@ from accelerators.tvm.kernels.language import (
     tile_store,
     uint8,
 )
-from accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.values import as_index
 
 TALL = 16
 """The rows, and the columns, of a tile."""

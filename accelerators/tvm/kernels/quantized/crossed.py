@@ -17,7 +17,7 @@ from functools import reduce
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Registers,
@@ -28,7 +28,7 @@ from accelerators.tvm.kernels.language import (
     uint64,
     vpmaddwd,
 )
-from accelerators.tvm.kernels.quantized.dots import Dot
+from partita.accelerators.tvm.kernels.quantized.dots import Dot
 
 STEP = 4
 """Numbers of the depth that a step takes."""

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.kernels.language import Element, int8, int16, uint8
-from accelerators.tvm.kernels.quantized import crossed
-from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
-from accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.panels import MANY, PanelTile
-from accelerators.tvm.kernels.shared.tile import fitting
-from accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.kernels.language import Element, int8, int16, uint8
+from partita.accelerators.tvm.kernels.quantized import crossed
+from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
+from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of, has_tiles
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.panels import MANY, PanelTile
+from partita.accelerators.tvm.kernels.shared.tile import fitting
+from partita.accelerators.tvm.kernels.shared.window import Convolved, Pair, window_of
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS, TASKS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 NEAR = 24 << 10
 """The number of bytes of the image that stay in the first-level cache while panel after panel is multiplied by them."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -27,10 +27,10 @@ from accelerators.tvm.kernels.language import (
     vpdpbusd,
     vpmaddwd,
 )
-from accelerators.tvm.kernels.language.buffers import Index
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import BY_NAME, Used
-from graph.types import Array
+from partita.accelerators.tvm.kernels.language.buffers import Index
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import BY_NAME, Used
+from partita.graph.types import Array
 
 WORD = 32
 """The bits of the numbers that all columns of a step share."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Value,
@@ -19,11 +19,11 @@ from accelerators.tvm.kernels.language import (
     nearest,
     select,
 )
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
-from accelerators.tvm.kernels.shared.tile import counted
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.row import SUMS, Row, join_lanes
+from partita.accelerators.tvm.kernels.shared.tile import counted
+from partita.accelerators.tvm.machine.machine import Machine
 
 LARGEST = 255
 """The largest byte."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of, folded
-from accelerators.tvm.kernels.shared.formulas import Formula, formula
-from accelerators.tvm.kernels.shared.shapes import Shape
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of, folded
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.graph.node import Node, NodeEntry
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:

@@ -7,10 +7,19 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Value, constant, int32, int64
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.cut import Shape
-from accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    int32,
+    int64,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
 
 CHUNK = 64
 """Numbers that are copied at once."""

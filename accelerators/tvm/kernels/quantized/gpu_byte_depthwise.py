@@ -8,16 +8,16 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int32
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.quantized.cut import Shape
-from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.machine.machine import Machine
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, all_of, if_inside, int32
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.types import Array
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

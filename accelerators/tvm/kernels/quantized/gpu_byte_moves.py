@@ -6,16 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Kernel, Value
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import Kernel, Value
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

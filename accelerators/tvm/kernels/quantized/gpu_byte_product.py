@@ -13,9 +13,9 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -26,14 +26,14 @@ from accelerators.tvm.kernels.language import (
     int32,
     uint8,
 )
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.quantized.cut import Shape
-from accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
-from accelerators.tvm.kernels.shared.gpu_product import (
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.quantized.gpu_draft import draft_quantized
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking_of_all
+from partita.accelerators.tvm.kernels.shared.gpu_product import (
     Product,
     Side,
     Spot,
@@ -42,20 +42,27 @@ from accelerators.tvm.kernels.shared.gpu_product import (
     packed_side,
     spots,
 )
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_pixels
-from accelerators.tvm.kernels.shared.tensor_feed import (
+from partita.accelerators.tvm.kernels.shared.gpu_tile import (
+    WIDTH,
+    BlockTile,
+    Work,
+    demand,
+    tiles,
+    usual_pixels,
+)
+from partita.accelerators.tvm.kernels.shared.tensor_feed import (
     Source,
     TensorSide,
     has_tensor_cores,
     packed_tensor_side,
     widest_copy,
 )
-from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_multiple
-from graph.types import Array
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import is_multiple
+from partita.graph.types import Array
 
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from math import prod
 from typing import Protocol
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel
-from accelerators.tvm.kernels.quantized.cut import Shape
-from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.problem import Problem
-from graph.types import Array
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel
+from partita.accelerators.tvm.kernels.quantized.cut import Shape
+from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.quantized.product_inputs import BEGINNING, IMAGE, SCALE, WEIGHT, scaled
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.graph.types import Array
 
 
 class Layer(Protocol):

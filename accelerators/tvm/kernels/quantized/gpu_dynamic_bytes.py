@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, float32, maximum, minimum
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.quantized.dynamic_bytes import Dynamic
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    float32,
+    maximum,
+    minimum,
+)
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.quantized.dynamic_bytes import Dynamic
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 256
 """The threads of a block, where a GPU has as many: a power of two."""

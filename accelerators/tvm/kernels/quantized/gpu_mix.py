@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Value, exactly, float32, int32
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
-from accelerators.tvm.kernels.quantized.gpu_byte_moves import coordinates_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import Value, exactly, float32, int32
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.quantized.byte_enlarging import Mixing
+from partita.accelerators.tvm.kernels.quantized.gpu_byte_moves import coordinates_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

@@ -5,24 +5,24 @@ Sums are exact either way. Reshapes and transposes before and after are ways to 
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.quantized.pairs import SIGN, PairProduct, beside, find_pair_product
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
-from accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
-from accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_work
-from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
-from accelerators.tvm.kernels.shared.tensor_product import TensorProduct
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import Value, all_of, constant, float32, if_inside, int8, int32
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.quantized.pairs import SIGN, PairProduct, beside, find_pair_product
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
+from partita.accelerators.tvm.kernels.shared.gpu_product import Product, Side, Spot, own_thread, spots
+from partita.accelerators.tvm.kernels.shared.gpu_tile import WIDTH, BlockTile, Work, demand, tiles, usual_work
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.tensor_feed import has_tensor_cores
+from partita.accelerators.tvm.kernels.shared.tensor_product import TensorProduct
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.viewed_sides import both_sides, covered_by, neighbours
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 
 def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:

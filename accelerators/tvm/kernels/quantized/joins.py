@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 PIXELS = 64
 """A task joins about so many pixels."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import uint8
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import LOOKUPS
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import uint8
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import LOOKUPS
 
 PIECE = 4096
 """A task looks up about so many bytes."""

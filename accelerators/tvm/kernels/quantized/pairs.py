@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -28,22 +28,28 @@ from accelerators.tvm.kernels.language import (
     uint8,
     uint16,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.quantized.cut import Tile
-from accelerators.tvm.kernels.quantized.dots import Dot, dot_of
-from accelerators.tvm.kernels.quantized.frame import each_chunk
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.formulas import formula
-from accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
-from accelerators.tvm.kernels.shared.numbers import write
-from accelerators.tvm.kernels.shared.operands import MOST_AFTER, Readers, TwoSided, operands_of, written_after
-from accelerators.tvm.kernels.shared.panels import share_out
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from accelerators.tvm.kernels.shared.tile import fitting, start
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_PRODUCTS
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.quantized.cut import Tile
+from partita.accelerators.tvm.kernels.quantized.dots import Dot, dot_of
+from partita.accelerators.tvm.kernels.quantized.frame import each_chunk
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.formulas import formula
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View, found_in
+from partita.accelerators.tvm.kernels.shared.numbers import write
+from partita.accelerators.tvm.kernels.shared.operands import (
+    MOST_AFTER,
+    Readers,
+    TwoSided,
+    operands_of,
+    written_after,
+)
+from partita.accelerators.tvm.kernels.shared.panels import share_out
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.accelerators.tvm.kernels.shared.tile import fitting, start
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS
+from partita.graph.node import Node, NodeEntry
 
 SIGN = 128
 """The highest bit of a byte: how much larger a byte is without its sign."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.bodies.labels import LabelProperty
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.quantized.pairs import find_pair_product
-from accelerators.tvm.kernels.shared.heads import found_in
-from accelerators.tvm.kernels.shared.operands import readers_of
-from graph.graph import Graph
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.labels import LabelProperty
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.quantized.pairs import find_pair_product
+from partita.accelerators.tvm.kernels.shared.heads import found_in
+from partita.accelerators.tvm.kernels.shared.operands import readers_of
+from partita.graph.graph import Graph
 
 
 class PairProperty(LabelProperty):

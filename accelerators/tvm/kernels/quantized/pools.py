@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.bodies.quantized import DOMAIN
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.bodies.quantized import DOMAIN
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -20,17 +20,17 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.quantized.following import make_following
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.formulas import Numbers
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.kernels.shared.window import Window, window_of
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import BYTE_TAPS
-from graph.node import Node
-from graph.types import Array
+from partita.accelerators.tvm.kernels.quantized.following import make_following
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.shared.window import Window, window_of
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import BYTE_TAPS
+from partita.graph.node import Node
+from partita.graph.types import Array
 
 Chunks = Callable[[int, Callable[[Operand, int], None]], None]
 """Does something for the channels of a pixel that are at hand, so many neighbours at a time: told where they begin, and how many

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Value, float32
-from accelerators.tvm.kernels.shared.formulas import Numbers
-from graph.node import Node
+from partita.accelerators.tvm.kernels.language import Value, float32
+from partita.accelerators.tvm.kernels.shared.formulas import Numbers
+from partita.graph.node import Node
 
 IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
 """The inputs: bytes, signed bytes, what the sums begin with, and the scale of the results, unless these are the sums."""

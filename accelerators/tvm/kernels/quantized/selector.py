@@ -3,14 +3,14 @@ rounding once more."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
-from accelerators.tvm.kernels.shared.epilogue import folded
-from accelerators.tvm.kernels.shared.formulas import LATEST, formula
-from accelerators.tvm.kernels.shared.shapes import any_shape
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
-from partition.property import SubgraphProperty
-from partition.selector import SubgraphSelector
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, is_dequantize
+from partita.accelerators.tvm.kernels.shared.epilogue import folded
+from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import SubgraphSelector
 
 ROOTS = frozenset("Product Depthwise Mean Mix".split())
 """Ops whose kernels have an epilogue."""

@@ -18,10 +18,10 @@ from itertools import chain
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int16, int32
-from accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, Cut
-from accelerators.tvm.kernels.shared.epilogue import Writer
-from accelerators.tvm.kernels.shared.tile import start
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, int16, int32
+from partita.accelerators.tvm.kernels.quantized.cut import NUMBERS, SQUARE, Cut
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer
+from partita.accelerators.tvm.kernels.shared.tile import start
 
 LINE = 32
 """Numbers of a line of the cache, which are left free behind those of each kind: else the sixteen that are written one after

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from accelerators.tvm.bodies.recurrent import Activation
-from accelerators.tvm.kernels.language import Value, named, select
-from accelerators.tvm.kernels.shared import functions
-from accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
+from partita.accelerators.tvm.bodies.recurrent import Activation
+from partita.accelerators.tvm.kernels.language import Value, named, select
+from partita.accelerators.tvm.kernels.shared import functions
+from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, magnitude
 
 ACTIVATIONS: Mapping[str, Callable[..., Value]] = {
     "relu": lambda x: at_least(x, 0.0),

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import attrs
 
-from accelerators.tvm.bodies.recurrent import Activation, Layer, resets_later
-from accelerators.tvm.kernels.language import Value
-from accelerators.tvm.kernels.recurrent.activations import activated
+from partita.accelerators.tvm.bodies.recurrent import Activation, Layer, resets_later
+from partita.accelerators.tvm.kernels.language import Value
+from partita.accelerators.tvm.kernels.recurrent.activations import activated
 
 
 class Numbers(Protocol):

@@ -17,9 +17,9 @@ from operator import add
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.recurrent import DOMAIN, GATES, Layer, resets_later
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.recurrent import DOMAIN, GATES, Layer, resets_later
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -30,18 +30,18 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
-from accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.instructions import Number
-from accelerators.tvm.kernels.shared.panels import Panel, PanelTile
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, kept, start
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import NodeEntry
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.recurrent.cells import CELLS, HIDDEN, RESET, UPDATE, kept_by
+from partita.accelerators.tvm.kernels.recurrent.weights import PartPanels, Sizes, packed_weights, panels_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.instructions import Number
+from partita.accelerators.tvm.kernels.shared.panels import Panel, PanelTile
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, kept, start
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS, STEP_PRODUCTS, TASKS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import NodeEntry
 
 OPEN_BATCH = 8
 """The sequences that the tile is chosen for where any number of them comes."""

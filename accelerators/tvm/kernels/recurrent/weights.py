@@ -8,16 +8,16 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.body import shape_of
-from accelerators.tvm.bodies.recurrent import Layer
-from accelerators.tvm.kernels.language import Operand
-from accelerators.tvm.kernels.recurrent.cells import Part, parts_of
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
-from accelerators.tvm.kernels.shared.tile import starts
-from accelerators.tvm.machine.machine import Machine
-from graph.types import Array
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.body import shape_of
+from partita.accelerators.tvm.bodies.recurrent import Layer
+from partita.accelerators.tvm.kernels.language import Operand
+from partita.accelerators.tvm.kernels.recurrent.cells import Part, parts_of
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.panels import PanelTile, panel_tiles
+from partita.accelerators.tvm.kernels.shared.tile import starts
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.types import Array
 
 BYTES = 4
 """Bytes of a number."""

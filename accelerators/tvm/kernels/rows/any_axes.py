@@ -12,16 +12,16 @@ from itertools import groupby
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, constant
-from accelerators.tvm.kernels.rows.row_steps import axes_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import nest
-from accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
-from accelerators.tvm.kernels.shared.tile import start
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Registers, Value, constant
+from partita.accelerators.tvm.kernels.rows.row_steps import axes_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import nest
+from partita.accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS, Reducer
+from partita.accelerators.tvm.kernels.shared.tile import start
+from partita.accelerators.tvm.machine.machine import Machine
 
 STRIP = 4
 """Vectors that are reduced side by side: one addition need not wait for the one before."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.rows.row_steps import axes_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.machine.library import part
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.schedules.choosing import schedule
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.rows.row_steps import axes_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.machine.library import part
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.schedules.choosing import schedule
+from partita.graph.node import Node
 
 FLOATS = frozenset(("float16", "float32", "float64"))
 """The element types of floating point that it takes."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
-from accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
+from partita.accelerators.tvm.machine.gpu import Gpu
 
 EACH = 4
 """A thread of a line has at least so many of its numbers."""

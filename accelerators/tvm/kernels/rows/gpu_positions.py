@@ -3,13 +3,22 @@ shared memory. Numbers are compared as in `positions.py`."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, int32, int64, minimum, select
-from accelerators.tvm.kernels.rows.gpu_lines import Lines, LineShare, launch_lines
-from accelerators.tvm.kernels.rows.positions import Best, Order, extreme_sought, largest_sought
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Value,
+    constant,
+    int32,
+    int64,
+    minimum,
+    select,
+)
+from partita.accelerators.tvm.kernels.rows.gpu_lines import Lines, LineShare, launch_lines
+from partita.accelerators.tvm.kernels.rows.positions import Best, Order, extreme_sought, largest_sought
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.machine import Machine
 
 
 def gpu_position(body: Body, machine: Machine) -> Draft | None:

@@ -10,17 +10,25 @@ from collections.abc import Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, minimum
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program, row_read
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.row import JOINS
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    float32,
+    minimum,
+)
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.rows.row_steps import Program, Step, find_program, row_read
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.row import JOINS
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 JOINED = 8
 """The numbers that one thread joins at a time."""

@@ -6,14 +6,14 @@ order every time, which is not that of `running_sums.py`."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, if_inside
-from accelerators.tvm.kernels.rows.gpu_lines import EACH, Lines, LineShare, launch_lines
-from accelerators.tvm.kernels.rows.running_sums import sizes_summed
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.machine.machine import Machine
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, if_inside
+from partita.accelerators.tvm.kernels.rows.gpu_lines import EACH, Lines, LineShare, launch_lines
+from partita.accelerators.tvm.kernels.rows.running_sums import sizes_summed
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.node import Node
 
 
 def gpu_running_sums(body: Body, machine: Machine) -> Draft | None:

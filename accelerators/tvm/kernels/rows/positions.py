@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -27,12 +27,12 @@ from accelerators.tvm.kernels.language import (
     int64,
     select,
 )
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, pieces
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, pieces
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 STRIPS = 4
 """Vectors whose best numbers are kept at a time."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -19,15 +19,15 @@ from accelerators.tvm.kernels.language import (
     constant,
     float32,
 )
-from accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.row import JOINS, join_lanes
-from accelerators.tvm.kernels.shared.tile import counted
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_less
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, Program, Step, find_program, row_read
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.row import JOINS, join_lanes
+from partita.accelerators.tvm.kernels.shared.tile import counted
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_less
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and

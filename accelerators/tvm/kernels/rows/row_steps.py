@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
-from accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
-from accelerators.tvm.kernels.shared.functions import exp_of_negative
-from accelerators.tvm.kernels.shared.matrices import Size, read_size
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.row import JOINS
-from accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
+from partita.accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
+from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
+from partita.accelerators.tvm.kernels.shared.matrices import Size, read_size
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.row import JOINS
+from partita.accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node, NodeEntry
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
 """For each op, the kind of its reduction."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.tile import counted, pieces
-from accelerators.tvm.machine.machine import Machine
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.tile import counted, pieces
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.node import Node
 
 STRIPS = 4
 """Vectors of sums that are kept at a time."""

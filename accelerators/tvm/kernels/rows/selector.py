@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
-from accelerators.tvm.kernels.shared.shapes import number_shape
-from graph.graph import Graph
-from graph.node import Node
-from partition.property import SubgraphProperty
-from partition.selector import ContainOpSelector, SubgraphSelector
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.rows.row_steps import find_program, row_kind
+from partita.accelerators.tvm.kernels.shared.shapes import number_shape
+from partita.graph.graph import Graph
+from partita.graph.node import Node
+from partita.partition.property import SubgraphProperty
+from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 LATEST = 21
 """The ops have meant the same since version 13; of an older softmax the last dimension is taken alone."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from accelerators.tvm.kernels.language import Value, float32, maximum, minimum, select
-from accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language import Value, float32, maximum, minimum, select
+from partita.accelerators.tvm.kernels.language.values import as_index
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from accelerators.tvm.kernels.language import Kernel
-from accelerators.tvm.sizes.extent import Extent
-from graph.types import Array
+from partita.accelerators.tvm.kernels.language import Kernel
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Operand, Value
-from accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
-from accelerators.tvm.kernels.shared.numbers import constants_of, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import Shape, real_shape
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
+from partita.accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
+from partita.accelerators.tvm.kernels.shared.numbers import constants_of, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import Shape, real_shape
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.graph.node import Node, NodeEntry
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
+from partita.accelerators.tvm.kernels.language import (
     CIRCULAR,
     Element,
     Intrinsic,
@@ -33,9 +33,9 @@ from accelerators.tvm.kernels.language import (
     select,
     sqrt,
 )
-from accelerators.tvm.kernels.shared import functions, rounding
-from accelerators.tvm.kernels.shared.functions import at_least, at_most, larger, magnitude, smaller
-from accelerators.tvm.kernels.shared.numbers import (
+from partita.accelerators.tvm.kernels.shared import functions, rounding
+from partita.accelerators.tvm.kernels.shared.functions import at_least, at_most, larger, magnitude, smaller
+from partita.accelerators.tvm.kernels.shared.numbers import (
     FLOATS,
     HALVES,
     INTEGERS,
@@ -44,8 +44,8 @@ from accelerators.tvm.kernels.shared.numbers import (
     computed_element,
     rounded,
 )
-from accelerators.tvm.sizes.extent import sizes_of
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.graph.node import Node, NodeEntry
 
 Numbers = Sequence[Any]
 """The numbers of an op's inputs at one position: values, and None for inputs that are left out."""

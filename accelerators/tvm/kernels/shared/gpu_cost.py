@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.machine.gpu import Gpu
 
 Cut = TypeVar("Cut")
 

@@ -10,11 +10,19 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Element, Kernel, Operand, Registers, Value, float32
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums, Tile
-from accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
-from graph.types import Array
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Element,
+    Kernel,
+    Operand,
+    Registers,
+    Value,
+    float32,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums, Tile
+from partita.accelerators.tvm.kernels.shared.gpu_tile import STAGES, WIDTH, BlockTile
+from partita.graph.types import Array
 
 
 @attrs.frozen(slots=True, eq=False)

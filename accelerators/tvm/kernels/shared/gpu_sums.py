@@ -8,7 +8,7 @@ from typing import Protocol
 
 import attrs
 
-from accelerators.tvm.kernels.language import Element, Kernel, Value, float32
+from partita.accelerators.tvm.kernels.language import Element, Kernel, Value, float32
 
 Sum = Callable[[int], Value]
 """A thread's sum of this number."""

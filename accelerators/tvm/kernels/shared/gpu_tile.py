@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.tvm.kernels.shared.gpu_cost import Demand
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.sizes.extent import Extent
 
 STAGES = 2
 """The steps of the depth that shared memory holds: one that is multiplied, and the next one."""

@@ -8,15 +8,22 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
-from accelerators.tvm.kernels.shared.formulas import formula, number_of
-from accelerators.tvm.kernels.shared.numbers import constants_of, read
-from accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
-from accelerators.tvm.kernels.shared.panels import PanelTile
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.strides import Strides, broadcast_to, followed, ghost, strides_in, undone
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, uint16, uint32
+from partita.accelerators.tvm.kernels.shared.formulas import formula, number_of
+from partita.accelerators.tvm.kernels.shared.numbers import constants_of, read
+from partita.accelerators.tvm.kernels.shared.operands import Matrix, Readers, readers_of
+from partita.accelerators.tvm.kernels.shared.panels import PanelTile
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.strides import (
+    Strides,
+    broadcast_to,
+    followed,
+    ghost,
+    strides_in,
+    undone,
+)
+from partita.graph.node import Node, NodeEntry
 
 
 class Found(Protocol):

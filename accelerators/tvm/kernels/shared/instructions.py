@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -21,12 +21,12 @@ from accelerators.tvm.kernels.language import (
     named,
     select,
 )
-from accelerators.tvm.kernels.language.emit import Narrowing
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.numbers import HALVES, read
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import BY_NAME
+from partita.accelerators.tvm.kernels.language.emit import Narrowing
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.numbers import HALVES, read
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import BY_NAME
 
 Number = Callable[[Value, Operand], Value]
 """Something of the left matrix in a row of the tile, at a step of the depth."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, address, int32, int64
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, address, int32, int64
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
-from accelerators.tvm.kernels.shared.formulas import Formula, formula
-from accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
-from accelerators.tvm.kernels.shared.strides import VIEWS
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
+from partita.accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.graph.node import Node
 
 Size = tuple[int, int]
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import STEPS
-from accelerators.tvm.sizes.extent import Extent, known_least
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import STEPS
+from partita.accelerators.tvm.sizes.extent import Extent, known_least
 
 
 def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | Value:

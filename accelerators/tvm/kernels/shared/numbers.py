@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from accelerators.tvm.bodies.body import Body, element_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Operand,
@@ -20,7 +20,7 @@ from accelerators.tvm.kernels.language import (
     float32,
     uint16,
 )
-from graph.node import NodeEntry
+from partita.graph.node import NodeEntry
 
 HALVES = frozenset(("float16", "bfloat16"))
 """The element types that are stored in two bytes and computed with as float32."""

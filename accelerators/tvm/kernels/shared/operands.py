@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
-from accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
-from graph.graph import Graph
-from graph.node import Node, NodeEntry
+from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
+from partita.accelerators.tvm.kernels.shared.strides import MOVES, VIEWS, followed, ghost, undone
+from partita.graph.graph import Graph
+from partita.graph.node import Node, NodeEntry
 
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
 """The nodes that read each value; None stands for an output of the graph."""

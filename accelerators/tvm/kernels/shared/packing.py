@@ -12,8 +12,8 @@ from functools import partial
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -26,9 +26,9 @@ from accelerators.tvm.kernels.language import (
     uint8,
     vpermps,
 )
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import BY_NAME
-from graph.types import Array
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import BY_NAME
+from partita.graph.types import Array
 
 PANEL = 4
 """Blocks of columns in a panel."""

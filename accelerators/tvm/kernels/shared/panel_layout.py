@@ -9,11 +9,11 @@ import math
 import attrs
 import numpy as np
 
-from accelerators.arrays.sharing import new_weight
-from accelerators.tvm.bodies.stored import as_stored
-from accelerators.tvm.kernels.language import Operand, Value, minimum
-from accelerators.tvm.kernels.shared.tile import starts
-from graph.types import Array, numpy_dtype
+from partita.accelerators.arrays.sharing import new_weight
+from partita.accelerators.tvm.bodies.stored import as_stored
+from partita.accelerators.tvm.kernels.language import Operand, Value, minimum
+from partita.accelerators.tvm.kernels.shared.tile import starts
+from partita.graph.types import Array, numpy_dtype
 
 
 @attrs.frozen(slots=True)

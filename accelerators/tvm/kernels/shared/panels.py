@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -25,12 +25,12 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.choice import choose
-from accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
-from accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, pieces, start, starts
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.choice import choose
+from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction, Number
+from partita.accelerators.tvm.kernels.shared.tile import Tile, fitting, kept, pieces, start, starts
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 MANY = 840
 """So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""

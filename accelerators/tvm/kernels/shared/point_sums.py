@@ -5,10 +5,10 @@ and columns are summed up by products with ones, which leave their sums to the v
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, uint32
-from accelerators.tvm.kernels.language.intrinsics import Intrinsic
-from accelerators.tvm.kernels.language.tensor_cores import HIGH, WIDE
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, int32, uint32
+from partita.accelerators.tvm.kernels.language.intrinsics import Intrinsic
+from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, WIDE
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 
 ONES = 0x01010101
 """Four bytes, each of which is one."""

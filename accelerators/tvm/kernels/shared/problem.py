@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit, symbols_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.shapes import Shape
-from graph.node import NodeEntry
-from graph.types import Array
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, element_named, emit, symbols_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.graph.node import NodeEntry
+from partita.graph.types import Array
 
 Pack = Callable[[Array], Array]
 

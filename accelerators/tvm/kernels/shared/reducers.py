@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from accelerators.tvm.kernels.language import Element, Value, sqrt
-from accelerators.tvm.kernels.shared.functions import larger, magnitude, smaller
+from partita.accelerators.tvm.kernels.language import Element, Value, sqrt
+from partita.accelerators.tvm.kernels.shared.functions import larger, magnitude, smaller
 
 
 @attrs.frozen(slots=True)

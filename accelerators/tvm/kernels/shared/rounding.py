@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Value,
     constant,
     element_named,
@@ -20,7 +20,7 @@ from accelerators.tvm.kernels.language import (
     minimum,
     uint8,
 )
-from graph.node import Node, NodeEntry
+from partita.graph.node import Node, NodeEntry
 
 HALFWAY = 1.5 * 2**23
 """What is added to it is rounded to a whole number, which the low bits of the sum are. It holds up to 2**22 either way."""

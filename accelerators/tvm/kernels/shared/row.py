@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -17,7 +17,7 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.language.values import as_index
 
 SUMS = 4
 """Vectors of partial sums: one addition need not wait for the one before."""

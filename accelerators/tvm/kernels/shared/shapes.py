@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from accelerators.tvm.bodies.quantized import STORED
-from accelerators.tvm.kernels.shared.numbers import REALS
-from accelerators.tvm.sizes.extent import sizes_of
-from graph.node import NodeEntry
-from graph.types import TensorType
+from partita.accelerators.tvm.bodies.quantized import STORED
+from partita.accelerators.tvm.kernels.shared.numbers import REALS
+from partita.accelerators.tvm.sizes.extent import sizes_of
+from partita.graph.node import NodeEntry
+from partita.graph.types import TensorType
 
 Shape = tuple[int, ...]
 """Sizes. In a graph for any size some are extents, which count as numbers to the checker of types and refuse what they cannot."""

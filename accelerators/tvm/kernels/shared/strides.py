@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from accelerators.tvm.bodies.body import shape_of
-from accelerators.tvm.sizes.extent import Extent
-from accelerators.tvm.sizes.views import SizedView
-from graph.node import Node, NodeEntry
-from graph.types import TensorType
+from partita.accelerators.tvm.bodies.body import shape_of
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.sizes.views import SizedView
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import TensorType
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]] | SizedView
 """An array that stands for a tensor's positions, not its numbers; a view where sizes are extents."""

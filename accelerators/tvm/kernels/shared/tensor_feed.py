@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -20,7 +20,7 @@ from accelerators.tvm.kernels.language import (
     if_inside,
     select,
 )
-from accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language.tensor_cores import (
     BITS,
     COPIES,
     LINE,
@@ -30,12 +30,12 @@ from accelerators.tvm.kernels.language.tensor_cores import (
     load_turned_matrices,
     round_to_tf32,
 )
-from accelerators.tvm.kernels.language.values import as_index, constant
-from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
-from accelerators.tvm.kernels.shared.numbers import computed_as
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import is_multiple
+from partita.accelerators.tvm.kernels.language.values import as_index, constant
+from partita.accelerators.tvm.kernels.shared.gpu_product import Spot, spots
+from partita.accelerators.tvm.kernels.shared.numbers import computed_as
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, pitch
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import is_multiple
 
 WORD = 4
 """The bytes that a thread fills at once with what stands for numbers beside the matrix."""

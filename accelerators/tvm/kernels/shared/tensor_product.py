@@ -5,8 +5,8 @@ way. So there is one barrier a step."""
 
 from __future__ import annotations
 
-from accelerators.tvm.kernels.language import Kernel, Operand, Value, uint32
-from accelerators.tvm.kernels.language.tensor_cores import (
+from partita.accelerators.tvm.kernels.language import Kernel, Operand, Value, uint32
+from partita.accelerators.tvm.kernels.language.tensor_cores import (
     HIGH,
     MULTIPLY,
     PART,
@@ -16,12 +16,12 @@ from accelerators.tvm.kernels.language.tensor_cores import (
     close_copies,
     sums_of,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.gpu_product import own_thread
-from accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums
-from accelerators.tvm.kernels.shared.point_sums import Points, PointSums
-from accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.gpu_product import own_thread
+from partita.accelerators.tvm.kernels.shared.gpu_sums import Line, Store, Sums
+from partita.accelerators.tvm.kernels.shared.point_sums import Points, PointSums
+from partita.accelerators.tvm.kernels.shared.tensor_feed import Feed, TensorSide
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 
 
 class TensorProduct:

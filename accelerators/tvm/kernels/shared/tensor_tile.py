@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
-from accelerators.tvm.kernels.shared.gpu_cost import Demand
-from accelerators.tvm.kernels.shared.gpu_tile import Work
-from accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, LINE, PART, WARP, WIDE
+from partita.accelerators.tvm.kernels.shared.gpu_cost import Demand
+from partita.accelerators.tvm.kernels.shared.gpu_tile import Work
+from partita.accelerators.tvm.machine.gpu import Gpu
 
 
 @attrs.frozen(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph.types import Array
+from partita.graph.types import Array
 
 _DROPPED = 13
 """The last bits of a float32, which TF32 lacks."""

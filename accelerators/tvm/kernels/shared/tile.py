@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Kernel,
     Operand,
     Registers,
@@ -22,10 +22,10 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.instructions import FMA, Instruction
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent, is_multiple, known_least
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.instructions import FMA, Instruction
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least
 
 LATENCY = 4.0
 """Cycles until a product is there."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import attrs
 import numpy as np
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -35,7 +35,7 @@ from accelerators.tvm.kernels.language import (
     uint16,
     uint32,
 )
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.machine import Machine
 
 TILES = "amx-bf16"
 """The name of the instruction in `machine/special.py`."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accelerators.tvm.kernels.language import Operand, Value, all_of
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.gpu_product import Spot, spots
-from accelerators.tvm.kernels.shared.gpu_sums import Tile
-from accelerators.tvm.kernels.shared.heads import Head, Heads, View
-from accelerators.tvm.kernels.shared.operands import TwoSided
-from accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide, widest_copy
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language import Operand, Value, all_of
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.gpu_product import Spot, spots
+from partita.accelerators.tvm.kernels.shared.gpu_sums import Tile
+from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, View
+from partita.accelerators.tvm.kernels.shared.operands import TwoSided
+from partita.accelerators.tvm.kernels.shared.tensor_feed import Source, TensorSide, widest_copy
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.sizes.extent import Extent
 
 PositionOf = Callable[[Value, Spot], tuple[Operand, Operand]]
 """Where a spot of a step is in the matrix: its position along the depth, and along the rows or columns."""

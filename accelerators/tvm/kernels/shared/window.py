@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
-from accelerators.tvm.sizes.extent import Extent, known_least
-from accelerators.tvm.sizes.floors import floored
-from accelerators.tvm.sizes.same_padding import same_padding
-from graph.node import Node, NodeEntry
-from graph.numerics.windows import SAME
+from partita.accelerators.tvm.kernels.shared.shapes import Shape, float32_shape
+from partita.accelerators.tvm.sizes.extent import Extent, known_least
+from partita.accelerators.tvm.sizes.floors import floored
+from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.graph.node import Node, NodeEntry
+from partita.graph.numerics.windows import SAME
 
 Pair = tuple[int, int]
 

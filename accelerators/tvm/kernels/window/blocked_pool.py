@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, float32, maximum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import counted
-from accelerators.tvm.kernels.shared.window import window_of
-from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import TAPS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    float32,
+    maximum,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, alone, make_epilogue
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import counted
+from partita.accelerators.tvm.kernels.shared.window import window_of
+from partita.accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import TAPS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 SUMS = 8
 """So many sums of a mean are under way at once, at most."""

@@ -12,19 +12,27 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, constant, maximum, minimum
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.numbers import NUMBERS, computed_as, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import FARTHEST
-from accelerators.tvm.kernels.window.plain_pool import Sliding
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import TAPS
-from accelerators.tvm.sizes.extent import Extent
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import (
+    Buffer,
+    Kernel,
+    Operand,
+    Value,
+    constant,
+    maximum,
+    minimum,
+)
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.numbers import NUMBERS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import FARTHEST
+from partita.accelerators.tvm.kernels.window.plain_pool import Sliding
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import TAPS
+from partita.accelerators.tvm.sizes.extent import Extent
+from partita.graph.node import Node
 
 UNROLLED = 8
 """Blocks of so many positions along a row at most are written out."""

@@ -6,18 +6,18 @@ import math
 
 import numpy as np
 
-from accelerators.tvm.bodies.blocked import DOMAIN
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Operand, Value
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.window import window_of
-from accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
-from accelerators.tvm.machine.machine import Machine
-from graph.types import Array
+from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Operand, Value
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.epilogue import Writer, make_epilogue, plus_bias
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.window import window_of
+from partita.accelerators.tvm.kernels.window.sliding import Slide, Spot, slide_over
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.types import Array
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import math
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import float32, if_inside
-from accelerators.tvm.kernels.language.values import parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.kernels.window.lrn import normalized
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import float32, if_inside
+from partita.accelerators.tvm.kernels.language.values import parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.window.lrn import normalized
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

@@ -9,17 +9,17 @@ from contextlib import ExitStack
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import FLOATS, computed_as, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.reducers import Reducer
-from accelerators.tvm.kernels.shared.tile import kept
-from accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, all_of, if_inside
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import FLOATS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.reducers import Reducer
+from partita.accelerators.tvm.kernels.shared.tile import kept
+from partita.accelerators.tvm.kernels.window.plain_pool import Sliding, counted, reducer_of, slidings
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
 """The threads of a block, where a GPU has as many."""

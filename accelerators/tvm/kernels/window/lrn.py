@@ -3,15 +3,15 @@ neighbouring channels are sums of shifted vectors."""
 
 from __future__ import annotations
 
-from accelerators.tvm.bodies.body import Body
-from accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.numbers import read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.shapes import real_shape
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import POWERS
-from graph.node import Node
+from partita.accelerators.tvm.bodies.body import Body
+from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Value, constant, float32, power, sqrt
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.numbers import read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.shapes import real_shape
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import POWERS
+from partita.graph.node import Node
 
 
 def lrn(body: Body, machine: Machine) -> Draft | None:

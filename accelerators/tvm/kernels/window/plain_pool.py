@@ -12,8 +12,8 @@ from functools import reduce
 
 import attrs
 
-from accelerators.tvm.bodies.body import Body, element_of, shape_of
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Element,
     Kernel,
@@ -23,17 +23,17 @@ from accelerators.tvm.kernels.language import (
     maximum,
     minimum,
 )
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.kernels.shared.nest import is_shared_out, nest
-from accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
-from accelerators.tvm.kernels.shared.problem import Problem
-from accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import TAPS
-from accelerators.tvm.sizes.extent import known_least
-from accelerators.tvm.sizes.same_padding import same_padding
-from graph.node import Node
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
+from partita.accelerators.tvm.kernels.shared.numbers import FLOATS, INTEGERS, computed_as, read, write
+from partita.accelerators.tvm.kernels.shared.problem import Problem
+from partita.accelerators.tvm.kernels.shared.reducers import LARGEST, LENGTH, MEAN, SUM_OF_SIZES, Reducer
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import TAPS
+from partita.accelerators.tvm.sizes.extent import known_least
+from partita.accelerators.tvm.sizes.same_padding import same_padding
+from partita.graph.node import Node
 
 NORMS = {1: SUM_OF_SIZES, 2: LENGTH}
 """The reducers of LpPool, by the powers that this kernel takes."""

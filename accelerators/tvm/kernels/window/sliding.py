@@ -13,7 +13,7 @@ from functools import partial
 
 import attrs
 
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.tvm.kernels.language import (
     Buffer,
     Kernel,
     Operand,
@@ -25,13 +25,13 @@ from accelerators.tvm.kernels.language import (
     minimum,
     select,
 )
-from accelerators.tvm.kernels.language.values import as_index, parts_of
-from accelerators.tvm.kernels.shared.numbers import read
-from accelerators.tvm.kernels.shared.tile import kept, smaller
-from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.work import TAPS
-from accelerators.tvm.sizes.extent import Extent
+from partita.accelerators.tvm.kernels.language.values import as_index, parts_of
+from partita.accelerators.tvm.kernels.shared.numbers import read
+from partita.accelerators.tvm.kernels.shared.tile import kept, smaller
+from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.work import TAPS
+from partita.accelerators.tvm.sizes.extent import Extent
 
 LONG = 16
 """The taps that could be read while the result of a window goes through many instructions."""

@@ -1,7 +1,7 @@
 """How each MXNet op is written in ONNX's ops: one file for each family of ops, and one table for all."""
 
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops import (
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops import (
     activation,
     binary,
     convolution,
@@ -20,7 +20,7 @@ from graph.readers.mxnet.ops import (
     sorting,
     unary,
 )
-from graph.readers.mxnet.ops.registry import converter, converter_of, onnx_ops
+from partita.graph.readers.mxnet.ops.registry import converter, converter_of, onnx_ops
 
 __all__ = [
     "Conversion",

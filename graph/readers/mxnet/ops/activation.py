@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_of
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_of
 
 ACTIVATIONS = {
     "relu": "Relu",

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import register
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import register
 
 ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
 COMPARISONS = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.layout import channels_first, channels_last, is_channels_last
-from graph.readers.mxnet.ops.registry import converter
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.layout import channels_first, channels_last, is_channels_last
+from partita.graph.readers.mxnet.ops.registry import converter
 
 WINDOW = "kernel stride dilate pad num_filter num_group no_bias layout"
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
-from graph.types import numpy_dtype
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
+from partita.graph.types import numpy_dtype
 
 
 def filled(c: Conversion, shape: NodeEntry, value: float, dtype: str) -> NodeEntry:

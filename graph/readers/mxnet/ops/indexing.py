@@ -5,9 +5,9 @@ the end and leaves others undefined."""
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
 
 
 def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: str) -> NodeEntry:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
 
 __all__ = ["channels_first", "channels_last", "is_channels_last", "moved"]
 

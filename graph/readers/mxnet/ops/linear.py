@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.convolution import bias_of
-from graph.readers.mxnet.ops.registry import converter
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.convolution import bias_of
+from partita.graph.readers.mxnet.ops.registry import converter
 
 
 @converter("FullyConnected", "num_hidden no_bias flatten", inputs=(2, 3), onnx="Gemm MatMul")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.layout import moved
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_of
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.layout import moved
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_of
 
 MOST_GROUPS = 65_536
 """More groups than this GroupNorm cannot mean."""

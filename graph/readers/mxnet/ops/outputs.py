@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.activation import over_all_but_first
-from graph.readers.mxnet.ops.registry import converter, register
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.activation import over_all_but_first
+from partita.graph.readers.mxnet.ops.registry import converter, register
 
 SOFTMAX_OUTPUT = "ignore_label multi_output use_ignore preserve_shape normalization out_grad smooth_alpha"
 

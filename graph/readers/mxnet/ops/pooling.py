@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.convolution import kernel_of
-from graph.readers.mxnet.ops.layout import channels_first, channels_last, is_channels_last
-from graph.readers.mxnet.ops.registry import converter
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.convolution import kernel_of
+from partita.graph.readers.mxnet.ops.layout import channels_first, channels_last, is_channels_last
+from partita.graph.readers.mxnet.ops.registry import converter
 
 PARAMS = "kernel pool_type global_pool pooling_convention stride pad p_value count_include_pad layout"
 KINDS = ("max", "avg", "sum", "lp")

@@ -4,9 +4,9 @@ MXNet has no scalars: what is reduced over all axes keeps one dimension of size 
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
 
 REDUCTIONS = {
     "sum": "ReduceSum", "sum_axis": "ReduceSum", "mean": "ReduceMean", "prod": "ReduceProd", "max": "ReduceMax",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from graph.errors import UnknownOp, did_you_mean
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
+from partita.graph.errors import UnknownOp, did_you_mean
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
 
 __all__ = ["Converter", "converter", "converter_of", "onnx_ops", "register"]
 
@@ -86,7 +86,7 @@ def converter(
     onnx: str | Mapping[str, str] = "",
 ) -> Callable[[Convert], Convert]:
     """The function under this line reads these MXNet ops, honours these parameters, and takes so many inputs. `onnx` names the
-    ONNX ops that `graph.readers.mxnet_ops` gives for them.
+    ONNX ops that `partita.graph.readers.mxnet_ops` gives for them.
 
     >>> @converter("my_swish", "beta")
     ... def swish(c):

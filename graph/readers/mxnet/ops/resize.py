@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_value, size_at
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_value, size_at
 
 
 @converter("UpSampling", "scale num_filter sample_type multi_input_mode", inputs=(1, None), onnx="Resize ConvTranspose")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.binary import arithmetic, onnx_of
-from graph.readers.mxnet.ops.registry import register
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.binary import arithmetic, onnx_of
+from partita.graph.readers.mxnet.ops.registry import register
 
 SPELLINGS = {
     "add": "_plus_scalar _PlusScalar _scatter_plus_scalar",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
 
 __all__ = ["SizeOf", "shape_of", "shape_value", "size_at"]
 

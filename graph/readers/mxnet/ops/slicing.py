@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.node import NodeEntry
-from graph.ops.fragile import MOST
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_value, size_at
+from partita.graph.node import NodeEntry
+from partita.graph.ops.fragile import MOST
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_value, size_at
 
 END = 2**63 - 1
 """Beyond the end of any axis."""

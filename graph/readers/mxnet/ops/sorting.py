@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter
-from graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter
+from partita.graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
 
 
 def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, NodeEntry, NodeEntry, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from graph.node import NodeEntry
-from graph.readers.mxnet.conversion import Conversion
-from graph.readers.mxnet.ops.registry import converter, register
+from partita.graph.node import NodeEntry
+from partita.graph.readers.mxnet.conversion import Conversion
+from partita.graph.readers.mxnet.ops.registry import converter, register
 
 SAME_MEANING = {
     "abs": "Abs", "arccos": "Acos", "arccosh": "Acosh", "arcsin": "Asin", "arcsinh": "Asinh", "arctan": "Atan",

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.on_device import DeviceArray, on_device
-from accelerators.errors import CompileError
-from accelerators.tvm.compiled.cuda_launched import CompiledCuda
-from accelerators.tvm.run import cuda_driver
-from accelerators.tvm.run.cuda_driver import CudaDriver, driver_of
-from accelerators.tvm.run.cuda_library import CudaError, call, created
-from graph.types import numpy_dtype
+from partita.accelerators.arrays.on_device import DeviceArray, on_device
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.compiled.cuda_launched import CompiledCuda
+from partita.accelerators.tvm.run import cuda_driver
+from partita.accelerators.tvm.run.cuda_driver import CudaDriver, driver_of
+from partita.accelerators.tvm.run.cuda_library import CudaError, call, created
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.opencl_nets import net, numbers, x
 
 STANDIN = ctypes.CDLL("libcuda.so.1")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.compiled.stepwise import KEPT
-from accelerators.tvm.sizes import enough_rows
+from partita.accelerators.tvm.compiled.stepwise import KEPT
+from partita.accelerators.tvm.sizes import enough_rows
 from tests.accelerators.tvm.any_size import attention, numbers, specialized
 from tests.accelerators.tvm.cuda_standin.runs import PLAIN, driver, notes, nothing_is_left
 from tests.accelerators.tvm.test_gpu_images_of_any_size import NETS

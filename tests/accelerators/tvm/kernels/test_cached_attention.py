@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import RunError
-from accelerators.interface.cached_attention import cached_attention, says_what_it_is
-from graph.interpret import interpret
-from graph.node import Node
-from graph.rewrite import Rewriter
+from partita.accelerators.errors import RunError
+from partita.accelerators.interface.cached_attention import cached_attention, says_what_it_is
+from partita.graph.interpret import interpret
+from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter
 from tests.accelerators.tvm.running import compiled, schedules
 from tests.close import assert_close
 

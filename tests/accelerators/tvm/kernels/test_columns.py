@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from onnx.backend.test.case.node import col2im
 
 import partita as pt
-from accelerators.errors import NotSupported
-from graph.numerics.evaluate import evaluate
-from graph.types import numpy_dtype
+from partita.accelerators.errors import NotSupported
+from partita.graph.numerics.evaluate import evaluate
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, error, normals, schedules
 
 pytest.importorskip("tvm")

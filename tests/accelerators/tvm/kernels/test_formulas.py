@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.kernels.shared.draft import Draft
-from graph.interpret import interpret
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.graph.interpret import interpret
 from tests.accelerators.tvm.planned import MACHINES, drafts
 from tests.accelerators.tvm.running import check, compiled, schedules
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.interpret import interpret
-from graph.types import numpy_dtype
+from partita.graph.interpret import interpret
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, schedules
 
 pytest.importorskip("tvm")

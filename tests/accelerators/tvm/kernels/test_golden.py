@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import Body, make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.fusion import fuse
-from accelerators.tvm.kernels.shared.draft import Draft
-from accelerators.tvm.layouts.kept_weights import pack_weights
-from accelerators.tvm.layouts.quantizing import quantize
-from accelerators.tvm.layouts.recurring import project_inputs
-from accelerators.tvm.machine.machine import Machine, gpu_machine
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.prepare.quantized_weights import hold_weights
-from graph.types import numpy_dtype
+from partita.accelerators.tvm.bodies.body import Body, make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.shared.draft import Draft
+from partita.accelerators.tvm.layouts.kept_weights import pack_weights
+from partita.accelerators.tvm.layouts.quantizing import quantize
+from partita.accelerators.tvm.layouts.recurring import project_inputs
+from partita.accelerators.tvm.machine.machine import Machine, gpu_machine
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.kernels.test_quantized_pairs import Pair
 from tests.accelerators.tvm.narrow import Weight
 from tests.accelerators.tvm.quantizing import Layer

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.kernels.quantized import gpu_pairs
-from accelerators.tvm.kernels.shared.gpu_tile import tiles
-from accelerators.tvm.machine.gpu import Gpu
-from accelerators.tvm.run import opencl_driver
-from graph.types import Array
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.kernels.quantized import gpu_pairs
+from partita.accelerators.tvm.kernels.shared.gpu_tile import tiles
+from partita.accelerators.tvm.machine.gpu import Gpu
+from partita.accelerators.tvm.run import opencl_driver
+from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_quantized_enlarging import CASES as TRANSPOSED
 from tests.accelerators.tvm.kernels.test_quantized_enlarging import IN_GROUPS
 from tests.accelerators.tvm.kernels.test_quantized_pairs import PAIRS, Pair, pairs

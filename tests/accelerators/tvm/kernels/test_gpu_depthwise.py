@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.types import numpy_dtype
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import matches, numbers
 from tests.accelerators.tvm.running import compiled, schedules

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.run import opencl_driver
-from graph.types import Array
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.run import opencl_driver
+from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_tensor_cores import matches, numbers
 from tests.accelerators.tvm.running import compiled, schedules
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.errors import CompileError
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code.launches import Launch, split_launches
-from accelerators.tvm.lower.lowering import lower
-from accelerators.tvm.machine.library import tvm
-from accelerators.tvm.machine.machine import gpu_machine
-from accelerators.tvm.schedules import gpu_rule
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code.launches import Launch, split_launches
+from partita.accelerators.tvm.lower.lowering import lower
+from partita.accelerators.tvm.machine.library import tvm
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.accelerators.tvm.schedules import gpu_rule
 
 pytest.importorskip("tvm")
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.convolution import gpu_conv
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
-from accelerators.tvm.machine.machine import gpu_machine
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import (
     EXAMPLES,

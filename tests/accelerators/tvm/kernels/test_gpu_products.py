@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.attention import gpu_attention
-from accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
-from accelerators.tvm.kernels.convolution import gpu_conv
-from accelerators.tvm.kernels.matmul import gpu_gemm
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
-from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, demand, tiles
-from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
+from partita.accelerators.tvm.kernels.attention import gpu_attention
+from partita.accelerators.tvm.kernels.attention.gpu_attention import Cut, cuts
+from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.matmul import gpu_gemm
+from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
+from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work, demand, tiles
+from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.running import compiled
 from tests.close import assert_close

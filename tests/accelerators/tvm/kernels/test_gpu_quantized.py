@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.quantized import gpu_byte_product
-from accelerators.tvm.kernels.shared.gpu_tile import tiles
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_tiles
-from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
-from accelerators.tvm.machine.machine import gpu_machine
-from graph.types import Array
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.quantized import gpu_byte_product
+from partita.accelerators.tvm.kernels.shared.gpu_tile import tiles
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_tiles
+from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.graph.types import Array
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.rows.gpu_rows import Share
-from accelerators.tvm.kernels.rows.row_steps import find_program
-from accelerators.tvm.machine.gpu import Gpu, cuda_gpu
-from accelerators.tvm.machine.machine import gpu_machine
-from graph.interpret import interpret
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.rows.gpu_rows import Share
+from partita.accelerators.tvm.kernels.rows.row_steps import find_program
+from partita.accelerators.tvm.machine.gpu import Gpu, cuda_gpu
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.graph.interpret import interpret
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.lockstep import Hazard, run, without_barriers
 from tests.accelerators.tvm.running import doubled
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.errors import AcceleratorUnavailable
-from accelerators.tvm.kernels.convolution import gpu_conv
-from accelerators.tvm.run import opencl_driver
-from graph.types import Array, numpy_dtype
+from partita.accelerators.errors import AcceleratorUnavailable
+from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.run import opencl_driver
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import (
     STEADY,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.errors import PartitaError
+from partita.graph.errors import PartitaError
 from tests.accelerators.tvm.kernels.test_pools import pools
 from tests.accelerators.tvm.kernels.test_tensor_cores import matches, numbers
 from tests.accelerators.tvm.running import compiled, schedules

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.code.codegen import generate
-from accelerators.tvm.kernels.language import Kernel, emit, float32, int32
-from accelerators.tvm.kernels.shared.choice import choosing
-from accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
-from accelerators.tvm.kernels.shared.panel_layout import group_into
-from accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
-from accelerators.tvm.machine.processor import host_features
-from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used, best_instructions
+from partita.accelerators.tvm.code.codegen import generate
+from partita.accelerators.tvm.kernels.language import Kernel, emit, float32, int32
+from partita.accelerators.tvm.kernels.shared.choice import choosing
+from partita.accelerators.tvm.kernels.shared.instructions import DOT_BFLOAT16, FMA, WAYS, instruction_for
+from partita.accelerators.tvm.kernels.shared.panel_layout import group_into
+from partita.accelerators.tvm.machine.machine import Machine, host_machine, with_instruction
+from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used, best_instructions
 from tests.accelerators.tvm.running import check, schedules
 from tests.close import assert_close
 
@@ -84,7 +84,7 @@ def test_products_by_pairs(rows: int, depth: int, columns: int, fixed: bool, tur
     product = pt.op("MatMul", given, pt.op("Transpose", w, perm=[1, 0]) if turned else w)
     graph = pt.Graph([pt.op("Relu", product)], inputs=[given] if fixed else [given, w])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(EMULATED, threads=threads))
+        patch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: attrs.evolve(EMULATED, threads=threads))
         result = check(graph, [x] if fixed else [x, array], HALF_A_STEP)
     assert schedules(result) == ["gemm" if fixed else "product"]
     text = str(result.kernels()[0].text)
@@ -118,7 +118,7 @@ def test_a_processor_has_at_most_one_instruction_for_an_element_type() -> None:
 
 
 def test_one_instruction_takes_the_place_of_another_for_the_same_element_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accelerators.tvm.machine.machine.usable_features", lambda: frozenset(("avx2",)))
+    monkeypatch.setattr("partita.accelerators.tvm.machine.machine.usable_features", lambda: frozenset(("avx2",)))
     machine = Machine("cpu", "znver5", 1, 16, 32, best_instructions(frozenset("avx2 avx512bf16".split())))
     changed = with_instruction(machine, "avx-vnni")
     assert changed.instruction("int8") == Used("avx-vnni", is_emulated=True, is_asked=True), "this processor lacks it"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from accelerators.errors import CompileError
-from accelerators.tvm.kernels.language import (
+from partita.accelerators.errors import CompileError
+from partita.accelerators.tvm.kernels.language import (
     Kernel,
     Value,
     address,
@@ -32,8 +32,8 @@ from accelerators.tvm.kernels.language import (
     vpdpbusd,
     vpmaddwd,
 )
-from accelerators.tvm.kernels.language.intrinsics import sqrt
-from accelerators.tvm.kernels.shared import functions
+from partita.accelerators.tvm.kernels.language.intrinsics import sqrt
+from partita.accelerators.tvm.kernels.shared import functions
 
 tvm = pytest.importorskip("tvm")
 

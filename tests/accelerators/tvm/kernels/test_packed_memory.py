@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.arrays.layout import is_laid_out
-from accelerators.arrays.sharing import ALIGNMENT, held_once, is_fixed
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.quantized.cut import Shape, make_cut
-from accelerators.tvm.kernels.shared.packing import Packing
-from accelerators.tvm.layouts.kept_weights import stored_matrix
-from accelerators.tvm.layouts.quantizing import quantize
-from accelerators.tvm.layouts.scales import Scaling
-from accelerators.tvm.layouts.sums import sums_of
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.prepare.quantized_weights import hold_weights
-from graph.new_array import LARGE, has_own_memory
+from partita.accelerators.arrays.layout import is_laid_out
+from partita.accelerators.arrays.sharing import ALIGNMENT, held_once, is_fixed
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.quantized.cut import Shape, make_cut
+from partita.accelerators.tvm.kernels.shared.packing import Packing
+from partita.accelerators.tvm.layouts.kept_weights import stored_matrix
+from partita.accelerators.tvm.layouts.quantizing import quantize
+from partita.accelerators.tvm.layouts.scales import Scaling
+from partita.accelerators.tvm.layouts.sums import sums_of
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
+from partita.graph.new_array import LARGE, has_own_memory
 
 pytest.importorskip("tvm")
 

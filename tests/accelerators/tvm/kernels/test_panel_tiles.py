@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelerators.tvm.kernels.shared.panels import (
+from partita.accelerators.tvm.kernels.shared.panels import (
     FEW,
     OPEN_ROWS,
     PAGE,
@@ -13,7 +13,7 @@ from accelerators.tvm.kernels.shared.panels import (
     best_tile,
     open_tile,
 )
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.machine import Machine
 
 MACHINES = {
     "avx512": Machine("cpu", "znver4", 1, 16, 32),

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.errors import PartitaError
-from graph.numerics.evaluate import evaluate
-from graph.types import numpy_dtype
+from partita.graph.errors import PartitaError
+from partita.graph.numerics.evaluate import evaluate
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import compiled, schedules
 
 pytest.importorskip("tvm")

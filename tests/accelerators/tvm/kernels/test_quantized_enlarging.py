@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine.special import INSTRUCTIONS
-from graph.interpret import interpret
-from graph.types import Array
+from partita.accelerators.tvm.machine.special import INSTRUCTIONS
+from partita.graph.interpret import interpret
+from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, schedules
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.machine.special import INSTRUCTIONS
-from graph.types import Array
+from partita.accelerators.tvm.machine.special import INSTRUCTIONS
+from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled
 from tests.close import is_close

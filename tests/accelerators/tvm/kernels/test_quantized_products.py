@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
-from accelerators.tvm.kernels.quantized.dots import dot_of
-from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine.machine import Machine, with_instruction
-from accelerators.tvm.machine.processor import host_features
-from accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
-from graph.types import Array
+from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from partita.accelerators.tvm.kernels.quantized.dots import dot_of
+from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.machine import Machine, with_instruction
+from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.special import BY_NAME, INSTRUCTIONS, Used
+from partita.graph.types import Array
 from tests.accelerators.tvm.quantizing import Layer, dequantized, integers, quantized
 from tests.accelerators.tvm.running import compiled, number
 from tests.close import is_close
@@ -172,7 +172,7 @@ def test_an_instruction_and_the_code_that_stands_for_it_make_the_same_bits(
     def emulated(machine: Machine, name: str) -> Machine:
         return attrs.evolve(machine, instructions=(Used(name, is_emulated=True),)) if name else machine
 
-    monkeypatch.setattr("accelerators.tvm.cpu.with_instruction", emulated)
+    monkeypatch.setattr("partita.accelerators.tvm.cpu.with_instruction", emulated)
     assert np.array_equal(real, made_by(layer.graph(), [x], name))
 
 

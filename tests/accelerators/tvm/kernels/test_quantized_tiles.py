@@ -7,15 +7,15 @@ import platform
 import numpy as np
 import pytest
 
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code.building import build
-from accelerators.tvm.kernels.fusion import fuse
-from accelerators.tvm.kernels.quantized.byte_tiles import Tiling
-from accelerators.tvm.layouts.quantizing import quantize
-from accelerators.tvm.machine import permission
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
-from accelerators.tvm.prepare.quantized_weights import hold_weights
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code.building import build
+from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
+from partita.accelerators.tvm.layouts.quantizing import quantize
+from partita.accelerators.tvm.machine import permission
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
+from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
 from tests.accelerators.tvm.quantizing import Layer
 from tests.accelerators.tvm.running import compiled
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.machine.machine import Machine
-from graph.interpret import interpret
-from graph.numerics.recurrent import ACTIVATION_PARAMETERS
-from graph.types import numpy_dtype
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.graph.interpret import interpret
+from partita.graph.numerics.recurrent import ACTIVATION_PARAMETERS
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import as_double, check, compiled, doubled, error, normals, schedules
 
 pytest.importorskip("tvm")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from graph.types import numpy_dtype
+from partita.graph.types import numpy_dtype
 from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
-from accelerators.tvm.kernels.convolution.seen_taps import mean_seen
-from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.layouts.blocking import block
-from accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.kernels.convolution.bands import Shape, cut_bands
+from partita.accelerators.tvm.kernels.convolution.seen_taps import mean_seen
+from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.layouts.blocking import block
+from partita.accelerators.tvm.machine.machine import Machine
 from tests.accelerators.tvm.running import check, normals
 
 pytest.importorskip("tvm")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.convolution import bands
-from accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
-from accelerators.tvm.kernels.shared.window import Window
-from accelerators.tvm.machine.machine import Machine
-from accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.convolution import bands
+from partita.accelerators.tvm.kernels.quantized.cut import Cut, Shape, make_cut
+from partita.accelerators.tvm.kernels.shared.window import Window
+from partita.accelerators.tvm.machine.machine import Machine
+from partita.accelerators.tvm.machine.special import Used
 from tests.accelerators.tvm.quantizing import Layer
 from tests.accelerators.tvm.running import compiled
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.interface.registry import accelerator
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.machine.machine import gpu_machine
-from accelerators.tvm.sizes.sizing import sized
-from graph.types import Array
+from partita.accelerators.interface.registry import accelerator
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.accelerators.tvm.sizes.sizing import sized
+from partita.graph.types import Array
 from tests.accelerators.tvm.kernels.test_quantized_pairs import Pair
 from tests.accelerators.tvm.kernels.test_tensor_pairs import EXAMPLES, TENSOR_CORES
 from tests.accelerators.tvm.lockstep import run

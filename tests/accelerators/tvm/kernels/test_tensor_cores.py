@@ -12,24 +12,24 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.attention import gpu_attention
-from accelerators.tvm.kernels.attention.tensor_attention import TensorCut, tensor_cuts
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.convolution import gpu_conv
-from accelerators.tvm.kernels.language import Kernel, uint16, uint32
-from accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
-from accelerators.tvm.kernels.language.values import as_index
-from accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
-from accelerators.tvm.kernels.shared.gpu_cost import ranking
-from accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work
-from accelerators.tvm.kernels.shared.shapes import Shape
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
-from accelerators.tvm.kernels.shared.tf32 import round_to_tf32
-from accelerators.tvm.machine.gpu import cuda_gpu
-from accelerators.tvm.machine.machine import gpu_machine
-from graph.interpret import interpret
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.attention import gpu_attention
+from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorCut, tensor_cuts
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.convolution import gpu_conv
+from partita.accelerators.tvm.kernels.language import Kernel, uint16, uint32
+from partita.accelerators.tvm.kernels.language.tensor_cores import COPIES, WAITS, close_copies, load_matrices
+from partita.accelerators.tvm.kernels.language.values import as_index
+from partita.accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
+from partita.accelerators.tvm.kernels.shared.gpu_cost import ranking
+from partita.accelerators.tvm.kernels.shared.gpu_tile import BlockTile, Work
+from partita.accelerators.tvm.kernels.shared.shapes import Shape
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile, tensor_demand, tensor_tiles
+from partita.accelerators.tvm.kernels.shared.tf32 import round_to_tf32
+from partita.accelerators.tvm.machine.gpu import cuda_gpu
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.graph.interpret import interpret
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.lockstep import Hazard, launched, run, without_barriers
 from tests.accelerators.tvm.running import compiled, doubled

@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.kernels.attention import gpu_attention
-from accelerators.tvm.kernels.attention.tensor_attention import TensorCut
-from accelerators.tvm.kernels.catalogue import draft_kernel
-from accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
-from accelerators.tvm.kernels.shared.tensor_tile import TensorTile
-from accelerators.tvm.machine.machine import gpu_machine
-from accelerators.tvm.sizes.sizing import sized
 from benchmarks.models.any_size import Sizes, bert
-from graph.interpret import interpret
-from graph.types import Array, numpy_dtype
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.kernels.attention import gpu_attention
+from partita.accelerators.tvm.kernels.attention.tensor_attention import TensorCut
+from partita.accelerators.tvm.kernels.catalogue import draft_kernel
+from partita.accelerators.tvm.kernels.matmul import gpu_gemm, gpu_values
+from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
+from partita.accelerators.tvm.machine.machine import gpu_machine
+from partita.accelerators.tvm.sizes.sizing import sized
+from partita.graph.interpret import interpret
+from partita.graph.types import Array, numpy_dtype
 from tests.accelerators.tvm.assembling import check_nothing_is_spilled, needs_nvcc
 from tests.accelerators.tvm.kernels.test_tensor_cores import SMALL, STEPS, numbers
 from tests.accelerators.tvm.lockstep import run

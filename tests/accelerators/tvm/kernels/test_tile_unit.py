@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import partita as pt
-from accelerators.tvm.bodies.body import make_body
-from accelerators.tvm.code.building import build
-from accelerators.tvm.kernels.shared.tile_unit import unit_for
-from accelerators.tvm.layouts.blocking import block
-from accelerators.tvm.layouts.narrowing import narrow
-from accelerators.tvm.machine.machine import Machine, host_machine
-from accelerators.tvm.machine.permission import usable_features
-from accelerators.tvm.machine.processor import host_features
-from accelerators.tvm.machine.special import Used
-from accelerators.tvm.query.support import takes
-from accelerators.tvm.sizes.sizing import sized
+from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.code.building import build
+from partita.accelerators.tvm.kernels.shared.tile_unit import unit_for
+from partita.accelerators.tvm.layouts.blocking import block
+from partita.accelerators.tvm.layouts.narrowing import narrow
+from partita.accelerators.tvm.machine.machine import Machine, host_machine
+from partita.accelerators.tvm.machine.permission import usable_features
+from partita.accelerators.tvm.machine.processor import host_features
+from partita.accelerators.tvm.machine.special import Used
+from partita.accelerators.tvm.query.support import takes
+from partita.accelerators.tvm.sizes.sizing import sized
 from tests.accelerators.tvm.running import compiled
 
 pytest.importorskip("tvm")
@@ -78,7 +78,7 @@ def test_the_unit_makes_the_bits_of_its_portable_form() -> None:
     (real,) = compiled(graph, BFLOATS="amx-bf16").run([x])
     emulated = attrs.evolve(host_machine(1), instructions=(Used("amx-bf16", is_emulated=True),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accelerators.tvm.cpu.host_machine", lambda threads: emulated)
+        patch.setattr("partita.accelerators.tvm.cpu.host_machine", lambda threads: emulated)
         (portable,) = compiled(graph).run([x])
     np.testing.assert_array_equal(real.view(np.uint32), portable.view(np.uint32))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import partita as pt
-from accelerators import CompiledSubgraph
+from partita.accelerators import CompiledSubgraph
 
 
 class EchoAccelerator(pt.Accelerator):
