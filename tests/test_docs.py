@@ -29,7 +29,7 @@ import attrs
 import pytest
 
 from partita.cli.main import main
-from tests.test_house import STOREYS
+from tests.house import STOREYS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-
-# From the roof to the ground: each folder may import those after it, and itself.
-STOREYS = ("partita", "accelerators", "partition", "passes", "graph")
+from tests import house
+from tests.house import ROOT, STOREYS, module_of, place, sources, tree_of
 
 # What `import partita` must leave alone: slow to load, or optional.
 LAZY = ("networkx", "rich", "tvm", "onnx", "onnxruntime", "openvino", "torch")
@@ -32,14 +30,10 @@ FORBIDDEN_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
 FORBIDDEN_CALLS = {"eval", "exec"}
 
 
-def sources(*folders: str) -> list[Path]:
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
 @cache
 def importing(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Call, ...]:
     """The statements and calls of a file that may import, those inside functions too."""
-    walked = ast.walk(ast.parse(path.read_text("utf-8"), str(path)))
+    walked = ast.walk(tree_of(path))
     kinds = ast.Import | ast.ImportFrom
     return tuple([node for node in walked if isinstance(node, kinds) or (isinstance(node, ast.Call) and imports_later(node))])
 
@@ -85,7 +79,7 @@ def trees(pattern: str, *folders: str) -> Iterator[tuple[Path, ast.Module]]:
     for path in sources(*folders):
         text = path.read_text("utf-8")
         if wanted.search(text):
-            yield path, ast.parse(text, str(path))
+            yield path, tree_of(path)
 
 
 def storey_of(module: str) -> str:
@@ -95,8 +89,12 @@ def storey_of(module: str) -> str:
     return inside if first == "partita" and inside in STOREYS else first
 
 
-def place(path: Path, line: int) -> str:
-    return f"{path.relative_to(ROOT)}:{line}"
+def test_counts_only_fall() -> None:
+    """They say how large the product is, and how far what it knows is spread."""
+    kept = house.kept()
+    rose = [f"{name}: {kept.get(name)} -> {number}" for name, number in house.counted().items() if number > kept.get(name, -1)]
+    remedy = "python -m tests.house NAME lists one of them; where the rise has a reason, python -m tests.house --write keeps it"
+    assert not rose, "\n".join([*rose, remedy])
 
 
 @pytest.mark.parametrize("storey", STOREYS)
@@ -285,19 +283,6 @@ def test_what_kernels_share_is_shared_by_several_rooms() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# Files that several rooms of `accelerators` have under one name, since they are the same part of each.
-PARTS = {"__init__", "device", "errors", "hazards", "profile", "reasons", "requests", "selector"}
-
-
-def test_a_file_name_of_accelerators_means_one_thing() -> None:
-    """Who reads a name in an import or in a stack trace knows which file it is, without its folder."""
-    homes: dict[str, list[str]] = {}
-    for path in sources("accelerators"):
-        homes.setdefault(path.stem, []).append(path.relative_to(ROOT).as_posix())
-    wrong = [", ".join(twins) for name, twins in homes.items() if len(twins) > 1 and name not in PARTS]
-    assert not wrong, "give one of each its own name:\n" + "\n".join(wrong)
-
-
 def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
     """What `threads_for`, `tasks_for` and `is_shared_out` are asked about is a constant of `machine/work.py`."""
     named = set(re.findall(r"^([A-Z_]+) = ", (ROOT / "accelerators/tvm/machine/work.py").read_text("utf-8"), re.MULTILINE))
@@ -314,44 +299,11 @@ def test_how_little_work_is_one_threads_stands_in_one_file() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# Words that do not say what a variable holds, and files whose change waits for another one.
-EMPTY_WORDS = {"made", "found", "got", "told", "thing", "things"}
-WAITING = {"graph/pictures/dot.py"}
-
-
-def test_variables_are_named_for_what_they_hold() -> None:
-    wrong = []
-    for path, tree in trees(rf"\b({'|'.join(EMPTY_WORDS)})\b", *STOREYS, "tests", "benchmarks"):
-        for node in ast.walk(tree):
-            stored = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
-            name = node.arg if isinstance(node, ast.arg) else stored
-            if name in EMPTY_WORDS and path.relative_to(ROOT).as_posix() not in WAITING:
-                wrong.append(f"{place(path, getattr(node, 'lineno', 0))}: {name}")
-    assert not wrong, "\n".join(wrong)
-
-
-def test_a_place_is_that_of_a_node() -> None:
-    """CONTRIBUTING.md says what else has a word of its own: pixels, positions, indices, owners."""
-    wrong = []
-    for path, tree in trees(r"\bplaces?\b", "accelerators/tvm", "partita/page"):
-        for node in ast.walk(tree):
-            name = getattr(node, "id", "") or getattr(node, "arg", "") or getattr(node, "attr", "") or getattr(node, "name", "")
-            if name in ("place", "places"):
-                wrong.append(f"{place(path, getattr(node, 'lineno', 0))}: {name}")
-    assert not wrong, "\n".join(sorted(set(wrong)))
-
-
 def test_no_two_files_import_each_other() -> None:
     """Not even inside functions, unless one of the two says why."""
     edges = {(module_of(path), module): place(path, line) for path in sources(*STOREYS) for line, module in downward(path)}
     wrong = [f"{line} and {b} import each other" for (a, b), line in edges.items() if a != b and (b, a) in edges]
     assert not wrong, "\n".join(wrong)
-
-
-def module_of(path: Path) -> str:
-    """The name that a file or a folder of ours is imported by."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(["partita"] * (parts[0] != "partita") + [part for part in parts if part != "__init__"])
 
 
 def downward(path: Path) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from tests.test_house import ROOT, STOREYS, tracked
+from tests.house import ROOT, STOREYS
+from tests.test_house import tracked
 
 LINKS = [path for path in (ROOT / "partita").iterdir() if path.is_symlink()]
 """The folders beside `partita/` that are parts of it."""

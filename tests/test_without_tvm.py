@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.test_house import ROOT
+from tests.house import ROOT
 
 WITHOUT = """
 import sys

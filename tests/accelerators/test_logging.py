@@ -12,7 +12,7 @@ import pytest
 import partita as pt
 from tests.accelerators.hetero.small_devices import device
 from tests.graphs.topologies import alternating
-from tests.test_house import ROOT
+from tests.house import ROOT
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

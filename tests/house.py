@@ -1,0 +1,208 @@
+"""Counts of the product's code that may only fall: its size, and how far each fact is spread.
+
+    python -m tests.house            print the counts beside those that are kept
+    python -m tests.house --write    keep the counts as they are now (house.txt); a commit that raises one says why
+    python -m tests.house "op sets"  list what one of them counts"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import onnx.defs
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STOREYS = ("partita", "accelerators", "partition", "passes", "graph")
+"""The folders of the product, in the order in which they may import each other."""
+
+FOLDERS = (*STOREYS, "accelerators/tvm", "accelerators/tvm/kernels")
+"""The folders whose rooms' arrows are counted: a room is a folder or a file in one of them."""
+
+KEPT = Path(__file__).with_name("house.txt")
+
+SMALL = 40
+"""A file of at most so many lines is small."""
+
+
+def sources(*folders: str) -> list[Path]:
+    """The Python files of these folders; links to other folders are not followed."""
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The parsed file."""
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def place(path: Path, line: int) -> str:
+    """A line as editors read it."""
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def module_of(path: Path) -> str:
+    """The name that a file or a folder of the product is imported by."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(["partita"] * (parts[0] != "partita") + [part for part in parts if part != "__init__"])
+
+
+def product_files() -> Iterator[str]:
+    return (path.relative_to(ROOT).as_posix() for path in sources(*STOREYS))
+
+
+def product_lines() -> Iterator[str]:
+    return (place(path, line) for path in sources(*STOREYS) for line in range(1, len(path.read_text("utf-8").splitlines()) + 1))
+
+
+def small_files() -> Iterator[str]:
+    return (
+        path.relative_to(ROOT).as_posix()
+        for path in sources(*STOREYS)
+        if len(path.read_text("utf-8").splitlines()) <= SMALL
+    )
+
+
+@cache
+def op_names() -> frozenset[str]:
+    """ONNX's ops, and those of onnxruntime's domain that the product reads."""
+    from partita.graph.microsoft import table
+
+    return frozenset({schema.name for schema in onnx.defs.get_all_schemas()} | set(table._MEANINGS))
+
+
+def strings_in(node: ast.AST) -> Iterator[str]:
+    """The strings of an expression; those that `"A B".split()` stands for one by one."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield from inner.value.split() or [inner.value]
+
+
+def op_sets() -> Iterator[str]:
+    """Module-level collections in which at least two of the strings, and half of them, are names of ops. Tables, which have a
+    value for each name, are none."""
+    for path in sources(*STOREYS):
+        for node in tree_of(path).body:
+            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or value is None or isinstance(value, (ast.Dict, ast.DictComp)):
+                continue
+            strings = set(strings_in(value))
+            named = strings & op_names()
+            if len(named) >= 2 and 2 * len(named) >= len(strings):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                yield f"{place(path, node.lineno)} {ast.unparse(targets[0])}"
+
+
+def files_naming(op: str) -> Callable[[], Iterator[str]]:
+    """The files with a string that is, or lists, the name of an op."""
+
+    def listed() -> Iterator[str]:
+        for path in sources(*STOREYS):
+            if op in path.read_text("utf-8") and op in strings_in(tree_of(path)):
+                yield path.relative_to(ROOT).as_posix()
+
+    return listed
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of the product that a file imports, at once or later, with the names that may be modules themselves."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module_of(path.with_name("__init__.py")).split(".")
+            base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def arrows_in(folder: str) -> Callable[[], Iterator[str]]:
+    """The pairs of rooms of a folder of which one imports the other, for types alone, at once or later."""
+
+    def listed() -> Iterator[str]:
+        prefix = f"{module_of(ROOT / folder)}."
+        skipped = {"__init__", *(STOREYS if folder == "partita" else ())}
+        home = ROOT / folder
+        rooms = {path.stem for path in home.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()} - skipped
+        pairs = set()
+        for path in sources(folder):
+            room = path.relative_to(ROOT / folder).with_suffix("").parts[0]
+            for module in imported(path):
+                other = module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else room
+                if other != room and other in rooms and room in rooms:
+                    pairs.add(f"{room} -> {other}")
+        yield from sorted(pairs)
+
+    return listed
+
+
+def duplicate_classes() -> Iterator[str]:
+    """Classes whose name, without a leading underscore, an earlier one has already."""
+    homes: Counter[str] = Counter()
+    for path in sources(*STOREYS):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")] += 1
+                if homes[node.name.lstrip("_")] > 1:
+                    yield f"{place(path, node.lineno)} {node.name}"
+
+
+ASKING = re.compile(r"(What|How|Where|Which|Whether|Who|Whose|When|Is|Are|Does|Do|May|Has|Have|Can)\b")
+
+
+def asking_docstrings() -> Iterator[str]:
+    """Docstrings, those of fields and constants too, that begin with What, How, Where or Which, or with a question."""
+    for path in sources(*STOREYS):
+        for node in ast.walk(tree_of(path)):
+            for one in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
+                if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                    first = re.split(r"(?<=[.?])\s", one.value.value.strip(), maxsplit=1)[0]
+                    if re.match(r"(What|How|Where|Which)\b", first) or (first.endswith("?") and ASKING.match(first)):
+                        yield f"{place(path, one.lineno)} {first[:80]}"
+
+
+COUNTS: dict[str, Callable[[], Iterator[str]]] = {
+    "product files": product_files,
+    "product lines": product_lines,
+    "small files": small_files,
+    "op sets": op_sets,
+    **{f"files that name {op}": files_naming(op) for op in ("MatMul", "Conv", "Gather", "Resize", "Mish")},
+    **{f"arrows in {folder}": arrows_in(folder) for folder in FOLDERS},
+    "duplicate class names": duplicate_classes,
+    "asking docstrings": asking_docstrings,
+}
+"""What is counted, and what lists it."""
+
+
+def counted() -> dict[str, int]:
+    """The counts as they are."""
+    return {name: sum(1 for _ in listed()) for name, listed in COUNTS.items()}
+
+
+def kept() -> dict[str, int]:
+    """The counts that are kept."""
+    rows = [line.rpartition(" ") for line in KEPT.read_text("utf-8").splitlines()]
+    return {name.strip(): int(number) for name, _, number in rows}
+
+
+def main(asked: list[str]) -> None:
+    """Print the table, or what one row counts; with --write keep it."""
+    if asked and asked[0] != "--write":
+        print(*COUNTS[asked[0]](), sep="\n")
+        return
+    counts = counted()
+    if asked:
+        KEPT.write_text("".join(f"{name:<40} {number:>7}\n" for name, number in counts.items()), "utf-8")
+    before = kept()
+    for name, number in counts.items():
+        print(f"{name:<40} {before.get(name, number):>7} -> {number:>7}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
