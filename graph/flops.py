@@ -14,6 +14,7 @@ import attrs
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import ONNX_DOMAINS
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 
@@ -223,17 +224,8 @@ _PRODUCTS: Mapping[str, Callable[[Node, int], int | None]] = {
 }
 """The ops that are mostly products: how many they add up."""
 
-_READING = frozenset(
-    "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool MaxRoiPool ArgMax ArgMin CumSum Hardmax TopK "
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split()
-)
+_READING = ops("reduction", "arg_reduction", "pool", "global_pool") | {"CumSum", "Hardmax", "MaxRoiPool", "TopK"}
 """The ops that look at each number that they read, and make fewer: these count what they read."""
 
-_MOVING = frozenset(
-    "AffineGrid Cast CastLike CenterCropPad Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace "
-    "Dropout Expand EyeLike Flatten Gather GatherElements GatherND Identity If Loop NonZero OneHot Optional OptionalGetElement "
-    "OptionalHasElement Pad Range Reshape ReverseSequence Scatter ScatterElements ScatterND SequenceAt SequenceConstruct "
-    "SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Size Slice SpaceToDepth Split SplitToSequence Squeeze "
-    "StringConcat StringNormalizer StringSplit TensorScatter Tile Transpose Trilu Unique Unsqueeze Upsample Where".split()
-)
+_MOVING = ops("moving")
 """The ops that move or describe data."""

@@ -8,10 +8,11 @@ from itertools import permutations
 import attrs
 
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.partition.growth.fixed import contract_fixed
 from partita.partition.growth.quotient import Quotient
 from partita.partition.op_index import OpIndex, consumers
-from partita.partition.pattern import ANY, COMMUTATIVE, CONST, Operand, Part, Pattern
+from partita.partition.pattern import ANY, CONST, Operand, Part, Pattern
 
 Members = tuple[int, ...]
 """The nodes of a match, or of a part of one."""
@@ -131,7 +132,7 @@ class Matcher:
             del inputs[slot]
         node = self.index.nodes[v]
         listed = part.operands
-        orders = permutations(listed) if node.op in COMMUTATIVE and not node.domain else iter([listed])
+        orders = permutations(listed) if node.op in ops("commutative") and not node.domain else iter([listed])
         tried: set[tuple[int, ...]] = set()
         for order in orders:
             key = tuple(map(id, order))

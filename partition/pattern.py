@@ -11,9 +11,6 @@ from partita.graph.node import Node
 from partita.partition.errors import PartitionError
 from partita.partition.selector import domain_and_op
 
-COMMUTATIVE = frozenset("Add Mul Max Min Sum Mean And Or Xor Equal BitwiseAnd BitwiseOr BitwiseXor".split())
-"""Ops of ONNX whose listed operands may stand in any order."""
-
 
 class Operand:
     """What an operand may be without being part of the match."""

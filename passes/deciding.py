@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 
 MOST_STEPS = 64
 """Ops that are looked at to find what a value is computed from."""
@@ -24,10 +25,7 @@ INDEXED: Mapping[str, int] = {
 }
 """For each op, the number of the input that holds indices."""
 
-MEASURING = frozenset(("Shape", "Size"))
-"""Ops that read the sizes of a value alone."""
-
-COUNTING = frozenset("Compress NonMaxSuppression NonZero StringSplit Unique".split())
+COUNTING = ops("counting")
 """Ops whose results are as many as the values say."""
 
 
@@ -47,7 +45,7 @@ def deciding_inputs(body: Graph) -> list[Node]:
     for node in reversed(body.nodes):
         if node.is_op:
             wanted.update(deciding(node))
-            measures = node.op in MEASURING and not node.domain
+            measures = node.op in ops("size") and not node.domain
             if not measures and not wanted.isdisjoint(node.outputs):
                 wanted.update(node.reads)
     return [node for node in body.inputs if node[0] in wanted]
@@ -59,7 +57,7 @@ def follows_from_sizes(value: NodeEntry | None) -> bool:
     seen, left = set[Node](), [] if value is None else [value.node]
     while left and len(seen) < MOST_STEPS:
         node = left.pop()
-        if node in seen or node.value is not None or (node.op in MEASURING and not node.domain):
+        if node in seen or node.value is not None or (node.op in ops("size") and not node.domain):
             continue
         if not node.is_op or node.bodies or is_random(node):
             return False

@@ -17,6 +17,7 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import TensorType, dtype_name, numpy_dtype
 from partita.passes.bodies import control_targets, everywhere, without_captures
@@ -238,7 +239,7 @@ def _bytes_of_range(node: Node) -> int | None:
     return math.ceil(max(count, 0)) * (values[0].itemsize if values[0] is not None else 1) if math.isfinite(count) else None
 
 
-_BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
+_BOUNDED = ops("counting") - {"StringSplit"}
 """Ops whose output sizes depend on the data and are bounded by the input's size times its rank."""
 
 

@@ -8,6 +8,7 @@ import math
 
 from partita.graph.flops import einsum_products
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 ENDLESS = frozenset(
@@ -15,7 +16,6 @@ ENDLESS = frozenset(
 )
 """Ops that may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes."""
 
-_POOLS = frozenset("AveragePool LpPool MaxPool".split())
 
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
 """For each op the input that holds its weights."""
@@ -39,7 +39,7 @@ def labour(node: Node) -> float:
     if node.op in ("GRU", "LSTM", "RNN") and not node.domain:
         return GATES * STEP * math.prod(_sizes(node, 0)[:2])
     weights = _CONVOLUTIONS.get(str(node.op))
-    if node.domain or (weights is None and node.op not in _POOLS):
+    if node.domain or (weights is None and node.op not in ops("pool")):
         return 0
     kernel = node.attrs.get("kernel_shape", ()) if weights is None else _sizes(node, weights)[2:]
     return _padded(node, kernel) + math.prod(kernel) * (_elements(node, 0) + STEP)

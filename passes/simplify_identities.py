@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.protos import DTYPE_NAMES
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
@@ -171,7 +172,7 @@ def _back_again(node: Node, g: Graph) -> NodeEntry | None:
 def _origin(node: Node) -> Node | None:
     """The op before it, if that only changes the shape, and does so whatever values come."""
     x = node.inputs[0]
-    if x is None or x.node.op not in _SHAPE_OPS or x.node.domain:
+    if x is None or x.node.op not in ops("reshape") or x.node.domain:
         return None
     return x.node if follows_from_sizes(_input(x.node, 1)) else None
 
@@ -195,8 +196,6 @@ def _says_all(node: Node) -> bool:
     shape = ints(node, 1, "shape")
     return shape is not None and (0 not in shape or bool(node.attrs.get("allowzero", 0)))
 
-
-_SHAPE_OPS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 _RULES: dict[str, tuple[Rule, ...]] = {
     "Identity": (_hands_on,),

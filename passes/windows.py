@@ -15,16 +15,15 @@ import attrs
 from partita.graph.errors import TypeMismatch
 from partita.graph.node import Node
 from partita.graph.numerics.windows import SAME, extent, window
+from partita.graph.ops.traits import ops
 from partita.graph.types import Dim, TensorType, Type
-
-_POOLS = frozenset(("MaxPool", "AveragePool", "LpPool"))
 
 
 def is_miscounted(node: Node) -> bool:
     """Is the node one whose windows ONNX's inference may count wrongly?"""
     if node.domain or not node.attrs:
         return False
-    if node.op in _POOLS:
+    if node.op in ops("pool"):
         return bool(node.attrs.get("ceil_mode", 0))
     if node.op != "ConvTranspose":
         return False
@@ -38,7 +37,7 @@ def windowed_types(node: Node, inputs: Sequence[Type | None]) -> Sequence[Type |
         return ()
     shape = None
     if given[0].shape is not None:
-        shape = _pooled(node, given[0].shape) if node.op in _POOLS else _spread(node, given)
+        shape = _pooled(node, given[0].shape) if node.op in ops("pool") else _spread(node, given)
     return (attrs.evolve(given[0], shape=shape), TensorType("int64", shape))[: len(node.output_names)]
 
 

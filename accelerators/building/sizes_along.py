@@ -13,6 +13,7 @@ from partita.graph.names import unique
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.deciding import deciding_inputs
@@ -21,7 +22,6 @@ from partita.passes.labour import ENDLESS
 MOST = 512
 """The nodes that are looked at for one value, at most; what takes more stays where it is."""
 
-_MEASURING = frozenset(("Shape", "Size"))
 
 _Place = tuple[Node | None, NodeEntry]
 """A value, and the call whose body it is made in; None for the graph itself."""
@@ -140,7 +140,7 @@ class _Search:
                 steps.append((call, entry))
             elif (call, node) not in seen:
                 seen.add((call, node))
-                measures = node.op in _MEASURING and not node.domain
+                measures = node.op in ops("size") and not node.domain
                 if len(seen) > MOST or not (self._can_measure(call, node) if measures else _can_copy(node)):
                     return None
                 waiting.append(((call, entry), True))
@@ -173,7 +173,7 @@ class _Copying:
             self.room.values[node] = self._value((self.room.call, node[0]))
 
     def _copied(self, call: Node | None, node: Node) -> Node:
-        measures = node.op in _MEASURING and not node.domain
+        measures = node.op in ops("size") and not node.domain
         value = self._measured if measures else self._value
         return node.evolve(
             name=self.names.of_node(node.name),

@@ -7,8 +7,9 @@ import attrs
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import spec_of
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-from partita.passes.deciding import INDEXED, MEASURING, deciding
+from partita.passes.deciding import INDEXED, deciding
 
 _PASSED_ON = frozenset("Cast Concat Expand Flatten Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split())
 """Ops that hand indices on as they are."""
@@ -51,7 +52,7 @@ def _find(graph: Graph, roles: Roles) -> None:
             continue
         roles.deciding.update(deciding(node))
         is_read_as_size = not roles.deciding.isdisjoint(node.outputs)
-        if is_read_as_size and not (node.op in MEASURING and not node.domain):
+        if is_read_as_size and not (node.op in ops("size") and not node.domain):
             roles.deciding.update(node.reads)
         if not node.domain and node.op in _PASSED_ON and node[0] in roles.bounds and len(roles.bounds[node[0]].sizes) == 1:
             for entry in node.inputs if node.op == "Concat" else node.inputs[:1]:

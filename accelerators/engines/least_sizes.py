@@ -10,6 +10,7 @@ from itertools import zip_longest
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes import apply_pass
 from partita.passes.deciding import COUNTING, deciding, follows_from_sizes
@@ -20,27 +21,17 @@ Sizes = tuple[int, ...]
 
 _LARGE = 1 << 31
 
-_BROADCAST = frozenset(
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos"
-    " Cosh CumSum Dropout Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf"
-    " IsNaN LeakyRelu Less LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu"
-    " Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor".split()
-)
+_BROADCAST = ops("unary", "broadcast", "softmax") | {"CumSum", "Dropout", "Identity"}
 """Ops whose first output has the sizes of all that they read, broadcast."""
 
-_LIKE_THE_FIRST = frozenset(
-    "BatchNormalization CastLike DequantizeLinear GroupNormalization InstanceNormalization LRN LayerNormalization"
-    " LpNormalization MeanVarianceNormalization QuantizeLinear RMSNormalization ReverseSequence Scatter ScatterElements ScatterND"
-    " Trilu".split()
+_LIKE_THE_FIRST = ops("norm", "quantizing") | frozenset(
+    "CastLike ReverseSequence Scatter ScatterElements ScatterND Trilu".split()
 )
 """Ops whose first output has the sizes of the first value that they read."""
 
 _KEEPING = frozenset(
-    "ArgMax ArgMin Concat DepthToSpace Einsum Flatten GRU Gather GatherElements GatherND Gemm GlobalAveragePool"
-    " GlobalLpPool GlobalMaxPool LSTM MatMul MatMulInteger QLinearMatMul RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp"
-    " ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape SpaceToDepth Squeeze Transpose"
-    " Unsqueeze".split()
-)
+    "Concat DepthToSpace Einsum Gather GatherElements GatherND MatMulInteger QLinearMatMul SpaceToDepth Transpose".split()
+) | ops("reduction", "arg_reduction", "global_pool", "recurrent", "matmul", "reshape")
 """Further ops that make something with elements of things that have elements."""
 
 _WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())

@@ -15,27 +15,21 @@ from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, Type
 
-REDUCING = frozenset(
-    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
-    " ReduceSumSquare".split()
-)
+REDUCING = ops("reduction", "arg_reduction")
 """Ops whose second input, if they have one, names dimensions, of which there may be none."""
 
-SUMMING = REDUCING | frozenset(
-    "Attention AveragePool Col2Im Conv ConvInteger ConvTranspose DFT DeformConv DynamicQuantizeLinear Einsum GRU Gemm"
-    " GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization InstanceNormalization LSTM LayerNormalization"
-    " LpPool MatMul MatMulInteger MaxPool MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RNN"
-    " RMSNormalization RoiAlign STFT SoftmaxCrossEntropyLoss".split()
+SUMMING = REDUCING | ops("pool", "global_pool", "convolution", "matmul", "integer_product", "recurrent") | frozenset(
+    "Attention Col2Im DFT DeformConv DynamicQuantizeLinear Einsum GridSample GroupNormalization InstanceNormalization"
+    " LayerNormalization MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RMSNormalization RoiAlign STFT"
+    " SoftmaxCrossEntropyLoss".split()
 )
 """Ops whose numbers are each made of several: of all along a dimension, or in a window."""
 
 OF_NOTHING = frozenset("CenterCropPad Concat ConstantOfShape If Loop Pad Scan Shape Size".split())
 """Ops that rightly make something of a first operand without elements."""
-
-RECURRENT = frozenset("GRU LSTM RNN".split())
-"""The ops among these that end the process in some engines."""
 
 
 def sums_nothing(node: Node) -> str | None:
@@ -56,7 +50,7 @@ def has_no_elements(value_type: Type | None) -> bool:
 
 def may_be_empty(node: Node, graph: Graph) -> str | None:
     """Why a recurrent op had better run on `reference`: nobody knows before it runs whether it is given anything."""
-    if node.op not in RECURRENT or node.domain or not node.reads:
+    if node.op not in ops("recurrent") or node.domain or not node.reads:
         return None
     given = node.reads[0].type
     sizes = given.shape if isinstance(given, TensorType) else None

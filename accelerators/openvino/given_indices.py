@@ -20,14 +20,8 @@ from partita.accelerators.openvino.small_integers import WIDE, is_index
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.fitting import has_fits, misfit
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-
-INDEXED = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND".split())
-"""Ops whose second input holds indices into the first."""
-
-RECURRENT = frozenset("RNN GRU LSTM".split())
-"""Ops whose fifth input holds the lengths of the sequences in the first."""
-
 
 _UNSEEN = "openvino reads or writes outside where {op}'s indices are wrong, and {what} are computed"
 
@@ -41,25 +35,25 @@ def unseen(node: Node) -> str | None:
     if read.value is not None:
         shape = data.shape if isinstance(data, TensorType) else None
         wrong = _wrong(node, shape, read.value)
-        if wrong or node.op == "Gather" or node.op in RECURRENT or node.inputs[0].node.is_variable:
+        if wrong or node.op == "Gather" or node.op in ops("recurrent") or node.inputs[0].node.is_variable:
             return wrong
         return None if _sizes(node, shape, read.value.shape) else _UNSEEN.format(op=node.op, what="the sizes of its data")
     if node.op == "Gather" or read.is_variable:
         return None
-    if node.op in RECURRENT:
+    if node.op in ops("recurrent"):
         return f"openvino takes a length of {node.op} that is too long for the longest one, and these are computed"
     return _UNSEEN.format(op=node.op, what="these")
 
 
 def _counting(node: Node) -> NodeEntry | None:
     """The input that holds the node's indices or lengths, if it has one."""
-    slot = 1 if node.op in INDEXED else 4 if node.op in RECURRENT else None
+    slot = 1 if node.op in ops("indexed") else 4 if node.op in ops("recurrent") else None
     return None if slot is None or node.domain or len(node.inputs) <= slot else node.inputs[slot]
 
 
 def _wrong(node: Node, shape: Sequence[Any] | None, values: np.ndarray[Any, Any]) -> str | None:
     """The first index or length that does not fit data of this shape, in words."""
-    if node.op not in RECURRENT:
+    if node.op not in ops("recurrent"):
         sizes = _sizes(node, shape, values.shape)
         return None if sizes is None else _outside(values, sizes)
     steps = shape[1 if node.attrs.get("layout", 0) else 0] if shape and len(shape) == 3 else None

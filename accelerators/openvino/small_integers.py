@@ -7,6 +7,7 @@ import numpy as np
 from partita.graph.graph import Graph
 from partita.graph.nested import bodies_of
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 WIDE = frozenset(("int64", "uint64", "uint32"))
@@ -35,9 +36,6 @@ _ARITHMETIC = frozenset(
     Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
 )
 """Ops that openvino computes with saturation or as float32 where ONNX counts modulo the type's size."""
-
-_COMPARING = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual".split())
-"""Ops that openvino computes as float32."""
 
 _LIMIT = 2**31 - 1
 
@@ -95,7 +93,7 @@ class SmallIntegers:
             return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
         if node.op in ("ScatterElements", "ScatterND") and node.attrs.get("reduction", "none") != "none":
             return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
-        if node.op in _COMPARING and dtype == "int32":
+        if node.op in ops("comparison") and dtype == "int32":
             return f"openvino compares int32 as float32, and {entry.name!r} may hold large numbers"
         return None
 

@@ -18,13 +18,14 @@ from partita.accelerators.precision.lowered_ops import lowered
 from partita.graph.errors import did_you_mean
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.passes.infer import infer
 
 Times = Mapping[str, Mapping[str, float]]
 """For each device the microseconds of an op, by precision."""
 
-CONVERTING = frozenset(("QuantizeLinear", "DequantizeLinear", "Cast"))
+CONVERTING = ops("quantizing") | {"Cast"}
 """The ops that lowering adds: each runs wherever a device takes it, if its neighbour's device does not."""
 
 

@@ -17,6 +17,7 @@ from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType, Type
 from partita.passes import apply_pass
@@ -25,9 +26,6 @@ Array = np.ndarray[Any, Any]
 
 ROUNDS = 4
 """How often types and constants follow from one another."""
-
-SIZES = frozenset({"Shape", "Size"})
-"""The ops whose results are sizes."""
 
 LARGEST = 64 << 20
 """Bytes of a value that is worked out: a mask for a long past."""
@@ -54,7 +52,7 @@ def of_sizes(roles: Roles) -> dict[NodeEntry, bool]:
     for node in roles.graph.nodes:
         if node.is_variable and node in roles.filled:
             follow[node[0]] = roles.filled[node] != "mask"
-        elif node.op in SIZES and not node.domain:
+        elif node.op in ops("size") and not node.domain:
             follow[node[0]] = False
         elif node.is_constant:
             constants.add(node)
@@ -101,14 +99,14 @@ def known_between(roles: Roles, known: Sequence[Known], batch: int, rows: int, p
         node = waiting.pop()
         if node.is_op and node not in needed:
             needed.add(node)
-            waiting += [] if node.op in SIZES else [entry.node for entry in node.inputs if entry is not None]
+            waiting += [] if node.op in ops("size") else [entry.node for entry in node.inputs if entry is not None]
     values = {node[0]: roles.value(node, batch, rows, past) for node in roles.filled}
     for node in graph.nodes:
         if node.value is not None:
             values[node[0]] = node.value
         elif node in needed:
             try:
-                line = _on_line(roles, known, node[0], past) if node.op in SIZES else None
+                line = _on_line(roles, known, node[0], past) if node.op in ops("size") else None
                 read = [None if entry is None else values[entry] for entry in node.inputs] if line is None else []
                 results = [line] if line is not None else evaluate_node(node, read, graph.opsets)
             except (GraphError, KeyError):

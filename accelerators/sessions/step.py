@@ -14,7 +14,6 @@ import numpy as np
 from partita.accelerators.interface.cached_attention import cached_attention, is_cached_attention
 from partita.accelerators.sessions.errors import TooLong, Unfit
 from partita.accelerators.sessions.known import (
-    SIZES,
     Known,
     known_at,
     known_between,
@@ -36,6 +35,7 @@ from partita.accelerators.sessions.roles import Roles
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType, numpy_dtype
 
@@ -282,7 +282,7 @@ class _Step:
                 replacement = self._computed(arrays)
                 if replacement is not None:
                     self.rewriter.replace(entry, replacement[0])
-            if replacement is None and node.op in SIZES:  # It would tell how much room there is.
+            if replacement is None and node.op in ops("size"):  # It would tell how much room there is.
                 self.changing[kept] = node
 
     def _computed(self, arrays: Sequence[Array]) -> Node | None:

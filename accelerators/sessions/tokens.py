@@ -19,21 +19,14 @@ from partita.accelerators.sessions.readers import readers_of
 from partita.accelerators.sessions.regions import find_regions
 from partita.accelerators.sessions.roles import Roles
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
 
 FEW, MORE = 7, 11
 """Numbers of tokens at which sizes are compared: a dimension that differs counts tokens."""
 
-ELEMENTWISE = frozenset(
-    """Abs Add And Cast CastLike Ceil Celu Clip Cos DequantizeLinear Div Dropout DynamicQuantizeLinear Elu Equal Erf Exp Expand
-    Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish
-    Mod Mul Neg Not Or PRelu Pow QuantizeLinear Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish
-    Tanh ThresholdedRelu Where Xor""".split()
-)
-"""Ops that compute each number from those at the same position."""
-
-RESHAPES = frozenset("Reshape Squeeze Unsqueeze Flatten".split())
-"""Ops that leave all numbers in their order."""
+ELEMENTWISE = ops("unary", "broadcast", "quantizing") | {"CastLike", "Dropout", "DynamicQuantizeLinear", "Expand", "Identity"}
+"""Ops that compute each element from those at the same position."""
 
 PRODUCTS = frozenset("MatMul MatMulInteger MatMulNBits QLinearMatMul".split())
 """Products of matrices."""
@@ -43,8 +36,6 @@ NORMS = frozenset("LayerNormalization RMSNormalization SimplifiedLayerNormalizat
 
 ALONG_ONE = {"LpNormalization": -1, "TopK": -1, "ArgMax": 0, "ArgMin": 0, "Concat": 0, "Split": 0, "Gather": 0}
 """Ops that compute along one axis, and which one where it is not stated."""
-
-SOFTMAXES = frozenset("Softmax LogSoftmax Hardmax".split())
 
 
 @attrs.frozen(slots=True)
@@ -164,7 +155,7 @@ class _Walk:
         states = {slot: self.states.get(entry) for slot, entry in enumerate(node.inputs) if entry is not None}
         along = {slot: state for slot, state in states.items() if isinstance(state, Along)}
         first = next(iter(along.values()))
-        if op in RESHAPES and list(along) == [0]:
+        if op in ops("reshape") and list(along) == [0]:
             return self._reshaped(node, first)
         if len({state.each for state in along.values()}) > 1:
             raise Joined
@@ -263,7 +254,7 @@ def _constant_shape(entry: NodeEntry) -> tuple[int, ...] | None:
 def _touched(walk: _Walk, node: Node) -> set[int]:
     """The dimensions along which an op computes."""
     op, rank = str(node.op), len(walk.shape(node.inputs[0]))
-    if op in SOFTMAXES:
+    if op in ops("softmax"):
         old = walk.roles.graph.opsets.get("", 13) < 13
         axis = int(node.attrs.get("axis", 1 if old else -1)) % rank
         return set(range(axis, rank)) if old else {axis}

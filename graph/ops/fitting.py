@@ -11,6 +11,7 @@ import attrs
 
 from partita.graph.errors import TypeMismatch
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 Shape = Sequence[Any] | None
@@ -120,7 +121,7 @@ def _channels(weights: int, is_turned: bool = False) -> Rule:
     return rule
 
 
-_BIASED = frozenset(("Conv", "ConvTranspose", "QLinearConv"))
+_BIASED = ops("convolution") | {"QLinearConv"}
 
 
 def _aligned(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:

@@ -10,6 +10,7 @@ import attrs
 
 from partita.graph.errors import UnknownOp, did_you_mean
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 
 ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 """The domains whose ops are all known; an unknown op in any other one may belong to an engine."""
@@ -136,7 +137,7 @@ def is_random(node: Node) -> bool:
     """Does the node draw random numbers? Such nodes are never folded, merged or removed as duplicates.
 
     The bodies inside count too."""
-    if node.op in _RANDOM and node.domain in _RANDOM_DOMAINS:
+    if node.op in ops("random") and node.domain in _RANDOM_DOMAINS:
         return node.op != "Dropout" or _may_train(node)
     if node.domain not in _RANDOM_DOMAINS:
         from partita.graph.ops.custom import custom_op  # upward: a user's op has a schema like the others
@@ -147,9 +148,6 @@ def is_random(node: Node) -> bool:
     return any(is_random(inner) for _, body in node.bodies for inner in body.nodes)
 
 
-_RANDOM = frozenset(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli Dropout".split()
-)
 _RANDOM_DOMAINS = ("", "ai.onnx.ml")
 
 
@@ -186,7 +184,7 @@ def spec_from_schema(schema: Any) -> OpSpec:
         max_inputs=schema.max_input,
         min_outputs=schema.min_output,
         max_outputs=schema.max_output,
-        random=schema.name in _RANDOM,
+        random=schema.name in ops("random"),
         deprecated=schema.deprecated,
         has_function=schema.has_function or schema.has_context_dependent_function,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from partita.graph.ops.traits import ops
 from partita.graph.symbols import AnySize, Size, Sizes
 
 if TYPE_CHECKING:
@@ -101,20 +102,15 @@ def single(c: Context, *slots: int) -> None:
             c.equal(size, 1, f"the size of input {slot} and that of a single number")
 
 
-_UNARY = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish
-IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Swish Tan
-Tanh ThresholdedRelu Identity LpNormalization MeanVarianceNormalization LRN CastLike Bernoulli BitCast partita.quantized.Weight"""
-
-_BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min
-Mod Mul Or Pow Sub Sum Where Xor"""
+_LIKE_THE_FIRST = "Bernoulli CastLike Identity LRN LpNormalization MeanVarianceNormalization partita.quantized.Weight"
 
 
-@rule(*_UNARY.split())
+@rule(*ops("unary"), *_LIKE_THE_FIRST.split())
 def same(c: Context) -> Sequence[Sizes]:
     return [c.shape(0)] * c.results
 
 
-@rule(*_BROADCAST.split())
+@rule(*ops("broadcast") - {"Clip", "PRelu"})
 def broadcast(c: Context) -> Sequence[Sizes]:
     if c.version < 7 and c.op not in ("Max", "Mean", "Min", "Sum", "Where"):
         return _aligned(c)
@@ -240,10 +236,7 @@ def dynamically_quantized(c: Context) -> Sequence[Sizes]:
     return [c.shape(0), (), ()]
 
 
-_REDUCING = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
-
-
-@rule(*_REDUCING.split())
+@rule(*ops("reduction"))
 def reduced(c: Context) -> Sequence[Sizes]:
     data = c.shape(0)
     axes, keeps = axes_of(c, len(data)), c.attribute("keepdims", 1)

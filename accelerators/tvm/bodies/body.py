@@ -17,10 +17,10 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN as RECURRENT
 from partita.accelerators.tvm.extensions import edition
 from partita.accelerators.tvm.sizes.extent import has_extents, sizes_of
-from partita.accelerators.tvm.sizes.op_sizes import NUMBER_BY_NUMBER
 from partita.graph.build import variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType, dtype_name
 
@@ -99,7 +99,7 @@ def _read_inside(graph: Graph) -> set[Node]:
 
 def _spread_at_any_size(graph: Graph) -> set[Node]:
     """The constants of several numbers that are spread over values whose sizes are not known: chains read them from memory."""
-    readers = [node for node in graph.nodes if node.op in NUMBER_BY_NUMBER and not node.domain and node.op not in SEEN]
+    readers = [node for node in graph.nodes if node.op in ops("unary", "broadcast") and not node.domain and node.op not in SEEN]
     read = {entry.node for node in readers for entry in node.reads}
     return {node for node in read if node.value is not None and node.value.size != 1}
 

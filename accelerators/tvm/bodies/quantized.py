@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array
 
 DOMAIN = "partita.quantized"
@@ -18,7 +19,7 @@ results; of a product of two values its scale and both zero points."""
 
 NOTHING = slice(0)
 
-ROUNDING = frozenset(("QuantizeLinear", "DequantizeLinear"))
+ROUNDING = ops("quantizing")
 """Ops between numbers and integers: of a value, its scale and its zero point."""
 
 STORED = frozenset("uint8 int8 uint16 int16".split())

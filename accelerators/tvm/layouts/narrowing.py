@@ -22,6 +22,7 @@ from partita.accelerators.tvm.machine.special import Used
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.pauses import collector_paused
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType, numpy_dtype
@@ -31,12 +32,16 @@ from partita.passes.constants import Namer
 PRODUCTS = frozenset("Conv ConvTranspose DepthwiseConv Gemm MatMul".split())
 """Ops that take narrow numbers wherever they are."""
 
-FOLLOWING = frozenset(
-    """Abs Add AveragePool Celu Clip Concat Div Elu Erf Exp Expand Flatten Gather Gelu GlobalAveragePool GlobalMaxPool HardSigmoid
-    HardSwish Identity LayerNormalization LeakyRelu LogSoftmax LpNormalization LRN Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow
-    RMSNormalization Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize Selu Sigmoid
-    Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Where""".split()
+STAYING = frozenset(
+    """Acos Acosh Asin Asinh Atan Atanh BatchNormalization Cos Cosh DepthToSpace GlobalLpPool GroupNormalization Hardmax
+    InstanceNormalization Log LpPool MeanVarianceNormalization ReduceL1 ReduceLogSum ReduceLogSumExp ReduceProd Shrink Sign Sin
+    Sinh SpaceToDepth Tan Tile""".split()
 )
+"""Ops whose results need float32, or whose kernels take nothing narrower."""
+
+FOLLOWING = (
+    ops("unary", "broadcast", "copying", "reduction", "pool", "global_pool", "softmax", "norm") | {"Pad", "Resize"}
+) - (ops("stepped") | STAYING)
 """Ops that store what they make in the narrow type where one of their inputs is stored so."""
 
 OVERFLOWING = frozenset("Exp Pow Reciprocal ReduceL2 ReduceSum ReduceSumSquare Softplus".split())

@@ -8,14 +8,12 @@ from partita.accelerators.tvm.layouts.narrowing import listed
 from partita.accelerators.tvm.machine.special import Used
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.graph.words import counted
 
-PRODUCTS = frozenset("Conv ConvTranspose MatMul Gemm MatMulInteger ConvInteger".split())
+PRODUCTS = ops("convolution", "matmul", "integer_product")
 """The ops whose products may be those of integers."""
-
-WHOLE = frozenset(("MatMulInteger", "ConvInteger"))
-"""Those whose inputs are integers themselves."""
 
 
 def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -40,7 +38,8 @@ def quantized_notes(before: Graph, after: Graph, used: Used | None) -> tuple[tup
 
 
 def _is_quantized(node: Node) -> bool:
-    return node.op in WHOLE or any(is_weight(entry) or _dequantized(entry) is not None for entry in node.inputs[:2])
+    dequantized = any(is_weight(entry) or _dequantized(entry) is not None for entry in node.inputs[:2])
+    return node.op in ops("integer_product") or dequantized
 
 
 def _dequantized(entry: NodeEntry | None) -> Node | None:
@@ -50,7 +49,7 @@ def _dequantized(entry: NodeEntry | None) -> Node | None:
 
 def _reason(node: Node) -> str:
     """Why a product of quantized values is computed in float32."""
-    if node.op in WHOLE:
+    if node.op in ops("integer_product"):
         return "its integers are of a form that no kernel takes"
     if not _is_quantized(node):
         return "nothing that it reads is quantized"

@@ -15,18 +15,18 @@ from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.shared.operands import readers_of
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape
-from partita.accelerators.tvm.kernels.shared.strides import MOVES as VIEWED
 from partita.accelerators.tvm.layouts.beside_forms import Sides
 from partita.accelerators.tvm.layouts.scales import Scaling, scaling_of
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array, TensorType
 
 READERS = frozenset("QuantizeLinear Conv ConvTranspose Gemm MatMul Resize".split())
 """Ops that read integers, where their inputs are dequantized."""
 
-MOVES = VIEWED | frozenset("Tile Pad Concat DepthToSpace SpaceToDepth".split())
+MOVES = ops("copying") | {"Pad"}
 """Ops whose results are numbers of their inputs."""
 
 

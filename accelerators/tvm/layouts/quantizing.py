@@ -23,9 +23,10 @@ from partita.accelerators.tvm.layouts.whole_convolutions import whole_convolutio
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.pauses import collector_paused
 
-QUANTIZED_OPS = frozenset("QuantizeLinear DequantizeLinear MatMulInteger ConvInteger".split())
+QUANTIZED_OPS = ops("quantizing", "integer_product")
 """A graph without any of these has no quantized values."""
 
 RULES: Mapping[str, Rule] = {

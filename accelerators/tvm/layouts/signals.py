@@ -17,16 +17,11 @@ from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 
-CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
-"""The ops that begin an image."""
-
-QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
-"""The ops that change nothing but the element type, where they have one scale."""
-
-POOLS = frozenset({"AveragePool", "MaxPool"})
+POOLS = ops("pool") - {"LpPool"}
 """The ops that make an image of an image by windows."""
 
 BEFORE: Mapping[str, Sequence[int]] = {"kernel_shape": (1,), "strides": (1,), "dilations": (1,), "output_padding": (0,)}
@@ -42,7 +37,7 @@ def as_images(graph: Graph, lanes: int) -> Graph:
 
 def _begins(node: Node, lanes: int) -> bool:
     """Is it a convolution of such signals by a constant?"""
-    if node.op not in CONVOLUTIONS or node.domain or node.attrs.get("output_shape") or node.inputs[0] is None:
+    if node.op not in ops("convolution") or node.domain or node.attrs.get("output_shape") or node.inputs[0] is None:
         return False
     given, result = _signal(node.inputs[0]), _signal(node[0])
     if given is None or result is None or not all(entry is None or _is_constant(entry) for entry in node.inputs[1:]):
@@ -70,7 +65,7 @@ def _is_quantizing(node: Node) -> bool:
     """True if the node changes nothing but the element type."""
     scales = [entry for entry in node.inputs[1:] if entry is not None]
     alike = all(entry.node.value is not None and entry.node.value.size == 1 for entry in scales)
-    return node.op in QUANTIZING and not node.domain and bool(scales) and alike
+    return node.op in ops("quantizing") and not node.domain and bool(scales) and alike
 
 
 class _Images:

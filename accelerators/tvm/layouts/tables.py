@@ -9,7 +9,6 @@ import numpy as np
 
 from partita.accelerators.tvm.bodies.quantized import DOMAIN
 from partita.accelerators.tvm.kernels.elementwise.selector import ELEMENTWISE
-from partita.accelerators.tvm.kernels.shared.formulas import LONG
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape, float32_shape
 from partita.accelerators.tvm.layouts.scales import scaling_of
 from partita.graph.build import constant
@@ -17,6 +16,7 @@ from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 
@@ -82,7 +82,7 @@ class _Tables:
             source = self._source(node) if node.is_op and not node.domain and len(node.output_names) == 1 else None
             if source is not None:
                 self.sources[node[0]] = source
-                if node.op in LONG or any(entry in self.long for entry in node.reads):
+                if node.op in ops("long") or any(entry in self.long for entry in node.reads):
                     self.long.add(node[0])
 
     def _source(self, node: Node) -> NodeEntry | None:

@@ -8,11 +8,12 @@ from partita.accelerators.tvm.layouts.scales import BYTE, DEEPEST, LARGEST_SUM
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 
 INTEGERS = frozenset(("DequantizeLinear", "MatMulInteger"))
 """A graph without any of these has no quantized values."""
 
-PRODUCTS = frozenset(("MatMul", "MatMulInteger", "Gemm"))
+PRODUCTS = ops("matmul") | {"MatMulInteger"}
 
 
 def whole_sums(graph: Graph, is_for_gpu: bool) -> tuple[Extent, ...]:

@@ -17,10 +17,11 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import refused
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.graph import Graph
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 
-HEAVY = frozenset("Attention Conv ConvTranspose CumSum Einsum Gemm GRU LSTM MatMul RNN".split())
+HEAVY = ops("convolution", "matmul", "recurrent") | {"Attention", "CumSum", "Einsum"}
 """Ops of many products, and running sums: TVM's loops over sizes that are not known take many times as long as kernels for one
 size, so that these are compiled for each size where no kernel of ours has a form for any."""
 

@@ -9,10 +9,8 @@ import numpy as np
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
-
-OPS = frozenset(("QuantizeLinear", "DequantizeLinear"))
-"""ONNX's ops that may have a block_size."""
 
 ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5}
 """ONNX's numbers for the element types that are taken."""
@@ -20,7 +18,7 @@ ONNX_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5}
 
 def has_blocks(node: Node) -> bool:
     """Has each block of positions along a dimension a scale of its own?"""
-    return node.op in OPS and not node.domain and int(node.attrs.get("block_size", 0)) > 0
+    return node.op in ops("quantizing") and not node.domain and int(node.attrs.get("block_size", 0)) > 0
 
 
 def parts_of_blocks(node: Node, graph: Graph) -> Graph | None:

@@ -6,20 +6,17 @@ exact step, stay as they are."""
 from __future__ import annotations
 
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 HALVES = frozenset(("float16", "bfloat16"))
 """The element types of two bytes."""
 
-_SUMS = """Attention AveragePool BatchNormalization Conv ConvTranspose CumProd CumSum Einsum Gemm GlobalAveragePool GlobalLpPool
-GlobalMaxPool GridSample InstanceNormalization LRN LogSoftmax LpNormalization LpPool MatMul MaxPool Mean MeanVarianceNormalization
-RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-ReduceSumSquare Resize RoiAlign RotaryEmbedding Softmax Sum Upsample"""
-
-_FUNCTIONS = """Acos Acosh Asin Asinh Atan Atanh Celu Clip Cos Cosh Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Log Max Min
-Mish PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu"""
-
-WIDENED = frozenset((*_SUMS.split(), *_FUNCTIONS.split()))
+WIDENED = (
+    ops("unary", "broadcast", "reduction", "pool", "global_pool", "convolution", "matmul", "norm", "softmax")
+    - ops("primitive")
+    - {"GroupNormalization", "Hardmax", "LayerNormalization"}
+) | frozenset("Attention CumProd CumSum Einsum GridSample Resize RoiAlign RotaryEmbedding Upsample".split())
 """Ops that are computed in float32."""
 
 _SCATTERED = frozenset(("ScatterElements", "ScatterND"))

@@ -22,11 +22,12 @@ from partita.accelerators.tvm.prepare.patches import is_of_patches, patch_parts
 from partita.accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from partita.accelerators.tvm.prepare.resizing import matrix
 from partita.accelerators.tvm.prepare.rotary import ROTARY, rotary_parts
-from partita.accelerators.tvm.prepare.whole_products import WHOLE, whole_parts
+from partita.accelerators.tvm.prepare.whole_products import whole_parts
 from partita.accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, numpy_dtype
 
 TAPS = 8
@@ -43,7 +44,7 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
     """The op's body, its inputs named x0, x1, … after the node's; None where the op has no parts of ours."""
     if not node.domain and node.op in LINEAR:
         return linear_parts(node, graph)
-    if not node.domain and node.op in WHOLE:
+    if not node.domain and node.op in ops("integer_product"):
         return whole_parts(node, graph)
     if not node.domain and node.op == ROTARY and not is_widened(node):
         return rotary_parts(node, graph)
@@ -58,7 +59,7 @@ def own_parts(node: Node, graph: Graph) -> Graph | None:
 
 def has_own_parts(node: Node) -> bool:
     """Do we take such ops apart?"""
-    known = node.op in {*_PARTS, *LINEAR, *WHOLE, ROTARY}
+    known = node.op in {*_PARTS, *LINEAR, *ops("integer_product"), ROTARY}
     return not node.domain and (known or has_blocks(node) or is_of_patches(node) or is_widened(node))
 
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 from partita.graph.graph import Graph
 from partita.graph.microsoft import DOMAIN
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
-
-ROUNDING = frozenset(("QuantizeLinear", "DequantizeLinear"))
-"""Ops that both domains have, with the same inputs and attributes."""
 
 ALONG_AN_AXIS = 13
 """Since this version of ONNX bytes may have a scale for each channel."""
@@ -35,7 +33,7 @@ def with_plain_quantizing(graph: Graph) -> Graph:
 
 def _is_plain(node: Node, version: int) -> bool:
     """Has the version of ONNX such an op of the node's element types?"""
-    if node.domain != DOMAIN or node.op not in ROUNDING or node.subgraph is not None:
+    if node.domain != DOMAIN or node.op not in ops("quantizing") or node.subgraph is not None:
         return False
     types = [entry.type for entry in (*node.reads, *node.outputs)]
     dtypes = {value_type.dtype for value_type in types if isinstance(value_type, TensorType)}

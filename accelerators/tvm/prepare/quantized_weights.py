@@ -11,10 +11,8 @@ from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
-
-PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul".split())
-"""Ops that have kernels for integers."""
 
 
 def hold_weights(graph: Graph) -> Graph:
@@ -46,7 +44,7 @@ def _computed(node: Node, graph: Graph) -> Node:
 
 def _weights_read(node: Node) -> Sequence[NodeEntry]:
     """What a kernel of the node may read as integers: matrices and biases of a product, the table of a Gather."""
-    return node.reads if node.op in PRODUCTS else node.reads[:1] if node.op == "Gather" else ()
+    return node.reads if node.op in ops("convolution", "matmul") else node.reads[:1] if node.op == "Gather" else ()
 
 
 def release_weights(graph: Graph) -> Graph:

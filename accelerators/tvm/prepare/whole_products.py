@@ -18,10 +18,8 @@ from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array
-
-WHOLE = frozenset(("ConvInteger", "MatMulInteger"))
-"""ONNX's ops whose results are exact sums of products of integers."""
 
 INT32, DOUBLE = 6, 11
 """ONNX's numbers for the element types."""
@@ -159,7 +157,7 @@ class _Writing:
 
 def _weight_of(node: Node) -> Array | None:
     """The constant weights of a whole product of a value; None for any other node."""
-    if node.op not in WHOLE or node.domain or node.inputs[0] is None or node.inputs[0].node.value is not None:
+    if node.op not in ops("integer_product") or node.domain or node.inputs[0] is None or node.inputs[0].node.value is not None:
         return None
     array = None if node.inputs[1] is None else node.inputs[1].node.value
     fits = array is not None and array.size and (array.ndim == 2 if node.op == "MatMulInteger" else array.ndim > 2)

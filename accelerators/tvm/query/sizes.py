@@ -10,10 +10,10 @@ from functools import partial
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.passes.deciding import deciding
 from partita.passes.labour import ENDLESS
 
-_MEASURING = frozenset(("Shape", "Size"))
 
 def is_settled(node: Node, graph: Graph) -> bool:
     """Are all outputs of the node known once the sizes of the graph's inputs are?
@@ -62,7 +62,7 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
     """All values of a graph that are known once its sizes are. Linear."""
     settled: set[NodeEntry] = set()
     for node in graph.nodes:
-        known = node.value is not None or node.op in _MEASURING
+        known = node.value is not None or node.op in ops("size")
         if known or (_is_computed_beforehand(node) and all(e in settled for e in node.reads)):
             settled.update(node.outputs)
     return settled

@@ -42,7 +42,7 @@ from partita.accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
 from partita.accelerators.tvm.prepare.patches import is_of_patches
 from partita.accelerators.tvm.prepare.single import alone
 from partita.accelerators.tvm.prepare.whole_products import REFUSAL as APART
-from partita.accelerators.tvm.prepare.whole_products import WHOLE, is_far, is_pair_of_unknown_points
+from partita.accelerators.tvm.prepare.whole_products import is_far, is_pair_of_unknown_points
 from partita.accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
@@ -54,6 +54,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.deciding import COUNTING, INDEXED, deciding
 
@@ -115,7 +116,8 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        if value is not None and value.size > SHOWN and (node.op in INDEXED or node.op in WEIGHTED or node.op in WHOLE):
+        is_looked_at = node.op in INDEXED or node.op in WEIGHTED or node.op in ops("integer_product")
+        if value is not None and value.size > SHOWN and is_looked_at:
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
         inputs.append((entry is None, entry and entry.type, shown))

@@ -6,14 +6,10 @@ import math
 
 from partita.accelerators.tvm.sizes.extent import Extent, Size, sizes_of
 from partita.graph.graph import Graph
+from partita.graph.ops.traits import ops
 
 FEW = 8
 """With fewer rows than that in its products a size is compiled by itself."""
-
-IMAGES = frozenset(("Conv", "ConvTranspose"))
-"""The products whose rows are pixels."""
-
-PRODUCTS = IMAGES | {"MatMul", "Gemm"}
 
 
 def enough_rows(graph: Graph) -> tuple[Extent, ...]:
@@ -21,12 +17,12 @@ def enough_rows(graph: Graph) -> tuple[Extent, ...]:
     of a convolution are the pixels of all images, of a transposed one those that it reads."""
     room: Size = 0
     for node in graph.nodes:
-        weight = node.inputs[1] if node.op in PRODUCTS else None
+        weight = node.inputs[1] if node.op in ops("convolution", "matmul") else None
         if weight is None or weight.node.value is None:
             continue
         counted = node.reads[0] if node.op == "ConvTranspose" else node[0]
         shape = sizes_of(counted.type)
-        ways = () if shape is None else (shape[0], *shape[2:]) if node.op in IMAGES else shape[:-1]
+        ways = () if shape is None else (shape[0], *shape[2:]) if node.op in ops("convolution") else shape[:-1]
         rows = math.prod(ways)
         if isinstance(rows, Extent):
             room = room + (rows - FEW) * int(weight.node.value.size)

@@ -10,6 +10,7 @@ from partita.accelerators.errors import CompileError
 from partita.accelerators.tvm.sizes.extent import Extent, Size, is_less
 from partita.accelerators.tvm.sizes.image_sizes import IMAGE_RULES
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 if TYPE_CHECKING:
     from partita.accelerators.tvm.sizes.reading import Reading
@@ -334,7 +335,7 @@ def _recurrent(reading: Reading, node: Node) -> Sequence[Sizes]:
 
 def inside(reading: Reading, node: Node) -> None:
     """Constant indices lie inside of the dimensions that they count, which is assumed where it is not known."""
-    indices = node.inputs[1].node.value if node.op in _INDEXED and node.inputs[1] is not None else None
+    indices = node.inputs[1].node.value if node.op in ops("indexed") and node.inputs[1] is not None else None
     if indices is None or not indices.size:
         return
     data = reading.sizes(node.inputs[0])
@@ -357,30 +358,16 @@ def not_empty(reading: Reading, node: Node) -> None:
                 reading.assume(size - 1)
 
 
-_JOINING = frozenset(
-    """ArgMax ArgMin AveragePool GlobalAveragePool GlobalMaxPool GroupNormalization InstanceNormalization LayerNormalization
-    LogSoftmax LpPool MaxPool RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
-    ReduceProd ReduceSum ReduceSumSquare Softmax""".split()
-)
+_JOINING = ops("reduction", "arg_reduction", "pool", "global_pool", "softmax", "norm") - {"BatchNormalization", "LRN"}
 """Ops that make one number of several."""
-
-_INDEXED = frozenset("Gather GatherElements GatherND ScatterElements Scatter ScatterND".split())
-
-NUMBER_BY_NUMBER = frozenset(
-    """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos
-    Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log
-    Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub
-    Sum Swish Tan Tanh ThresholdedRelu Where Xor""".split()
-)
-"""Ops that compute each number from those at the same position."""
 
 _RULES: Mapping[str, Rule] = {
     **IMAGE_RULES,
-    **dict.fromkeys(NUMBER_BY_NUMBER, _number_by_number),
+    **dict.fromkeys(ops("unary", "broadcast"), _number_by_number),
     **dict.fromkeys("BatchNormalization CastLike CumSum GroupNormalization Identity InstanceNormalization LRN".split(), _same),
     **dict.fromkeys("LayerNormalization LogSoftmax RMSNormalization Softmax Trilu".split(), _same),
     **dict.fromkeys("DequantizeLinear EyeLike QuantizeLinear Scatter ScatterElements ScatterND".split(), _same),
-    **dict.fromkeys("Hardmax MeanVarianceNormalization Shrink".split(), _same),
+    **dict.fromkeys("Hardmax MeanVarianceNormalization".split(), _same),
     **dict.fromkeys("ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split(), _reduce),
     **dict.fromkeys("ReduceLogSum ReduceLogSumExp".split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),

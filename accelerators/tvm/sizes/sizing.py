@@ -43,6 +43,7 @@ from partita.graph.build import constant, variable
 from partita.graph.graph import Graph
 from partita.graph.names import unique
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 from partita.passes.infer import infer
@@ -50,13 +51,11 @@ from partita.passes.infer import infer
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
 
-SAID_BY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Expand Split".split())
+SAID_BY_TYPE = ops("reshape") | {"Expand", "Split"}
 """Ops whose result's type says all that their other inputs do."""
 
 HAVE_PARTS = frozenset("CastLike Conv MatMul OneHot Pad Resize Slice Tile Upsample".split())
 """Ops of which some have no form for any size, and whose parts have one."""
-
-RESHAPES = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -295,7 +294,7 @@ class _Rewriting:
         node = in_newer_form(node)
         given = node.inputs[:1] if said else node.inputs
         inputs = tuple([None if entry is None else self._value(entry, rewriter) for entry in given])
-        if node.op in RESHAPES and not node.domain:
+        if node.op in ops("reshape") and not node.domain:
             return node.evolve(inputs=inputs, op="Reshape", attrs={})
         said_later = [new for old, new in zip(given, inputs, strict=True) if old and new and old.node in reading.of_sizes]
         if node.op in _SAYING_SIZES and any(entry.node.value is None for entry in said_later):

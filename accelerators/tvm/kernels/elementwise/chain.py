@@ -19,7 +19,7 @@ from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value, minimum
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.formulas import DEAR, Formula, formula, number_of
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula, number_of
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from partita.accelerators.tvm.kernels.shared.numbers import computed_element, constants_of, read, write
 from partita.accelerators.tvm.kernels.shared.problem import Problem
@@ -28,6 +28,7 @@ from partita.accelerators.tvm.kernels.shared.tile import pieces, start
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 
 DEAR_STEPS = 8
 """How many cheap steps a dear one is worth."""
@@ -174,7 +175,7 @@ class _Writing:
         reads = Counter(entry.node for node in self.problem.body.ops for entry in node.reads)
         is_split = len(self.problem.outputs) > 1
         numbers = [node for node in self.problem.body.ops if element_of(node[0]) != "bool"]
-        return [node for node in numbers if is_split or reads[node] > 1 or (node.op in DEAR and reads[node])]
+        return [node for node in numbers if is_split or reads[node] > 1 or (node.op in ops("costly") and reads[node])]
 
     def _numbers(self, indices: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
         """The ops at one indices, in order, and the results written."""
@@ -194,4 +195,4 @@ class _Writing:
 
 def _steps(body: Body, shape: Shape) -> int:
     """How many steps all numbers take together."""
-    return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in DEAR else 1 for node in body.ops) // 4)
+    return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in ops("costly") else 1 for node in body.ops) // 4)

@@ -10,19 +10,17 @@ from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.kernels.elementwise.chain import find_chain
 from partita.accelerators.tvm.kernels.shared import rounding
+from partita.accelerators.tvm.kernels.shared.formulas import FORMULAS
 from partita.accelerators.tvm.kernels.shared.numbers import HALVES
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.partition.property import SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
-ELEMENTWISE = frozenset(
-    """Abs Add And Cast Ceil Celu Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish LeakyRelu
-    Less LessOrEqual Log Max Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign
-    Sqrt Sub Sum Swish Tanh ThresholdedRelu Where Xor Mean""".split()
-)
-"""Ops that compute each number from those at the same position."""
+ELEMENTWISE = frozenset(FORMULAS)
+"""The element-wise ops that chains take: those with a formula."""
 
 LONGEST_CHAIN = 32
 """A kernel of more element-wise ops than this has more live values than registers."""
@@ -62,7 +60,7 @@ class ChainSelector(ContainOpSelector):
         return value_type.shape, node.op in RING and "int" in value_type.dtype
 
 
-RING = frozenset("Add Sub Mul Neg Sum".split())
+RING = ops("ring")
 """Ops whose integers wrap around at the type's size, however their formulas are rearranged, as long as no other op joins them.
 
 TVM simplifies comparisons, casts, minima and maxima of their results as if integers never overflowed, and tells LLVM so. It does

@@ -16,7 +16,7 @@ from partita.accelerators.tvm.bodies.body import Body, element_of, shape_of
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, uint16
 from partita.accelerators.tvm.kernels.language.values import as_index
 from partita.accelerators.tvm.kernels.shared.draft import Draft
-from partita.accelerators.tvm.kernels.shared.formulas import LONG, formula
+from partita.accelerators.tvm.kernels.shared.formulas import formula
 from partita.accelerators.tvm.kernels.shared.heads import Head, Heads, found_in
 from partita.accelerators.tvm.kernels.shared.instructions import FMA, in_lanes, instruction_for, widened
 from partita.accelerators.tvm.kernels.shared.numbers import write
@@ -42,6 +42,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import VALUE_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent, Size, known_least
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 
 LOW = 4
 """The height of tiles that are narrower than the best, for products of few columns."""
@@ -170,7 +171,7 @@ def _write(match: TwoSided, heads: Heads, rows: int, columns: int, tile: PanelTi
                 position = (result.at(head, row + r, column + c),)
                 write(result.buffer, position, number(total, head, row + r, column + c))
 
-            tile.finish(kernel, acc, store, any(node.op in LONG for node in match.chain))
+            tile.finish(kernel, acc, store, any(node.op in ops("long") for node in match.chain))
 
         return each
 

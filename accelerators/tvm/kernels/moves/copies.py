@@ -18,11 +18,12 @@ from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, m
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.nest import is_shared_out, nest
 from partita.accelerators.tvm.kernels.shared.problem import Problem
-from partita.accelerators.tvm.kernels.shared.strides import MOVES, Ghost, followed, ghost, part_of, strides_in
+from partita.accelerators.tvm.kernels.shared.strides import Ghost, followed, ghost, part_of, strides_in
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 from partita.accelerators.tvm.sizes.views import SizedView
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 LARGEST = 2**31
 """Places are counted in 32 bits."""
@@ -30,7 +31,7 @@ LARGEST = 2**31
 SQUARE = 16
 """Rows of a square that is as wide as a vector."""
 
-COPIES = MOVES | {"Concat", "Tile"}
+COPIES = ops("copying") - {"DepthToSpace", "SpaceToDepth"}
 """The ops."""
 
 

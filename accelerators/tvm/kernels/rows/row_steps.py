@@ -12,7 +12,7 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.bodies.quantized import DOMAIN, ROUNDING
 from partita.accelerators.tvm.kernels.language import Operand, Value, float32, log, select, sqrt
 from partita.accelerators.tvm.kernels.language.values import as_index
-from partita.accelerators.tvm.kernels.shared.formulas import LONG, Formula, formula
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
 from partita.accelerators.tvm.kernels.shared.functions import exp_of_negative
 from partita.accelerators.tvm.kernels.shared.matrices import Size, read_size
 from partita.accelerators.tvm.kernels.shared.problem import Problem
@@ -20,6 +20,7 @@ from partita.accelerators.tvm.kernels.shared.row import JOINS
 from partita.accelerators.tvm.kernels.shared.shapes import Shape, number_shape, real_shape
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
 """For each op, the kind of its reduction."""
@@ -30,7 +31,7 @@ ALONE = {
 """The reductions above, and those that make a kernel by themselves alone."""
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
-SOFTMAXES = frozenset(("Softmax", "LogSoftmax"))
+SOFTMAXES = ops("softmax") - {"Hardmax"}
 OF_CHANNELS = "InstanceNormalization"
 """The norm of each channel of each image, which makes a kernel by itself alone."""
 
@@ -224,7 +225,7 @@ class _Making:
             compute = formula(node, self.version)
             assert compute is not None
             computed = _with_gaps(node, compute, read)
-            step = self._each([s for s in read if s is not None], computed, node.op in LONG)
+            step = self._each([s for s in read if s is not None], computed, node.op in ops("long"))
         elif kind == "norm":
             step = self._norm(node, [s for s in read if s is not None], whole[-1])
         elif first is None or not first.is_full:

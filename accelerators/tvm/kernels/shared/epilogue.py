@@ -9,12 +9,13 @@ import attrs
 
 from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
-from partita.accelerators.tvm.kernels.shared.formulas import LONG, Formula, Numbers, formula, number_of
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula, number_of
 from partita.accelerators.tvm.kernels.shared.numbers import constants_of, read, write
 from partita.accelerators.tvm.kernels.shared.problem import Problem
 from partita.accelerators.tvm.kernels.shared.shapes import Shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -37,7 +38,7 @@ class Epilogue:
     @property
     def is_long(self) -> bool:
         """Is there a function among the ops that takes many instructions?"""
-        return any(node.op in LONG for node in self.formulas)
+        return any(node.op in ops("long") for node in self.formulas)
 
     def numbers(self, total: Value, given: Mapping[NodeEntry, Value]) -> list[Value]:
         """Every output's number from the sum and the operands' numbers."""

@@ -46,6 +46,7 @@ from partita.accelerators.tvm.kernels.shared.numbers import (
 )
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 Numbers = Sequence[Any]
 """The numbers of an op's inputs at one position: values, and None for inputs that are left out."""
@@ -63,7 +64,7 @@ LATEST = 21
 
 def formula(node: Node, version: int) -> Formula | None:
     """How to compute the node's number from its inputs' numbers; None if this room cannot say."""
-    compute = _FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
+    compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
     if node.domain == QUANTIZED:
         return rounding.FORMULAS.get(str(node.op))
     typed = all(sizes_of(entry.type) is not None for entry in (*node.reads, *node.outputs))
@@ -88,7 +89,7 @@ def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) ->
     numbers: list[Value | None] = []
     for entry in node.inputs:
         number = None if entry is None else known[entry]
-        if number is not None and entry is not None and entry.node.is_op and node.op in JUMPS and not _widens(node):
+        if number is not None and entry is not None and entry.node.is_op and node.op in ops("stepped") and not _widens(node):
             number = rounded(number, _element(entry))
         numbers.append(number)
     return compute(node, numbers)
@@ -310,7 +311,7 @@ def _called(intrinsic: Intrinsic) -> Formula:
     return lambda node, x: intrinsic(x[0])
 
 
-_FORMULAS: dict[str, Formula] = {
+FORMULAS: dict[str, Formula] = {
     "BitCast": lambda n, x: x[0].bits_as(_element(n[0])),
     "BitShift": _shift,
     "Pow": _power,
@@ -371,17 +372,6 @@ _FORMULAS: dict[str, Formula] = {
     "BitwiseNot": _turned,
     **{name.capitalize(): _called(intrinsic) for name, intrinsic in CIRCULAR.items()},
 }
-
-DEAR = frozenset(
-    "Log Sin Cos Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu Softsign HardSwish Sqrt Reciprocal Div Mod".split()
-)
-"""Ops whose result is kept in registers, to be computed once, instead of being worked into its reader."""
-
-LONG = frozenset("Log Exp Tanh Erf Sigmoid Softplus Mish Swish Elu Selu Celu Gelu".split())
-"""Functions that take many instructions."""
-
-JUMPS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsInf IsNaN Cast Floor Ceil Round Mod".split())
-"""Ops whose result jumps where their input changes a little."""
 
 _DTYPES = (
     (frozenset("Where And Or Not Less LessOrEqual Greater GreaterOrEqual Equal Cast".split()), ANY),

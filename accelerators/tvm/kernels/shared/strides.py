@@ -15,15 +15,16 @@ from partita.accelerators.tvm.bodies.body import shape_of
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.accelerators.tvm.sizes.views import SizedView
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]] | SizedView
 """An array that stands for a tensor's positions, not its numbers; a view where sizes are extents."""
 
-VIEWS = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+VIEWS = ops("reshape") | {"Identity"}
 """Ops that move nothing."""
 
-MOVES = VIEWS | frozenset("Transpose Split Slice Gather Expand".split())
+MOVES = ops("copying") - {"Concat", "DepthToSpace", "SpaceToDepth", "Tile"}
 """Ops that may be views of their first input."""
 
 

@@ -32,6 +32,23 @@ def test_whole_numbers_of_every_size(dtype: str) -> None:
     assert set(schedules(model)) == {"chain"}
 
 
+@pytest.mark.parametrize("op", "IsNaN IsInf Tan Shrink BitShift BitwiseAnd BitwiseOr BitwiseXor BitwiseNot".split())
+def test_all_ops_with_a_formula_are_taken_by_chains(op: str) -> None:
+    dtype = "uint32" if op.startswith("Bit") else "float32"
+    x, y = (pt.variable(name, dtype, (9, 33)) for name in "xy")
+    given = [random.integers(0, 7, (9, 33)).astype(dtype) for _ in "xy"]
+    if op in ("IsNaN", "IsInf"):
+        given[0][0, :3] = np.nan, np.inf, -np.inf
+    is_unary = op in ("IsNaN", "IsInf", "Tan", "Shrink", "BitwiseNot")
+    attrs = {"direction": "LEFT"} if op == "BitShift" else {}
+    middle = pt.op(op, pt.op("Max", x, y), *([] if is_unary else [y]), **attrs)
+    last = pt.op("Where", middle, x, y) if op in ("IsNaN", "IsInf") else pt.op("Max", middle, y)
+    graph = pt.Graph([last], inputs=[x, y])
+    model = compiled(graph)
+    np.testing.assert_allclose(model.run(given)[0], interpret(graph, given)[0], rtol=1e-5)
+    assert schedules(model) == ["chain"]
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "float32"])
 @pytest.mark.parametrize("op", ["Max", "Min"])
 def test_the_best_of_many(op: str, dtype: str) -> None:
