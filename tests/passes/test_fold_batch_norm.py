@@ -42,6 +42,7 @@ def rows() -> Node:
 CASES = {
     "Conv": lambda: op("Conv", image(), weight("w", 6, 4, 3, 3), name="mul"),
     "Conv with a bias": lambda: op("Conv", image(), weight("w", 6, 4, 3, 3), weight("b", 6), name="mul", pads=[1, 1, 1, 1]),
+    "Conv without its bias": lambda: op("Conv", image(), weight("w", 6, 4, 3, 3), None, name="mul"),
     "Conv in groups": lambda: op("Conv", image(), weight("w", 6, 2, 3, 3), name="mul", group=2),
     "ConvTranspose": lambda: op("ConvTranspose", image(), weight("w", 4, 6, 3, 3), name="mul"),
     "ConvTranspose in groups": lambda: op("ConvTranspose", image(), weight("w", 4, 3, 3, 3), weight("b", 6), name="mul", group=2),
@@ -123,12 +124,17 @@ def too_large(dtype: str) -> Graph:
     return Graph([op("BatchNormalization", mul, *parts, name="bn")])
 
 
+def computed_bias() -> Graph:
+    return Graph([norm(op("Conv", image(), weight("w", 6, 4, 3, 3), variable("b", "float32", (6,))), 6)])
+
+
 KEPT = {
     "a weight is no number": unknown_weight,
     "a weight would be infinite": lambda: too_large("float16"),
     "the product is an output": lambda: Graph([norm(c := conv(), 6), c]),
     "the product is read twice": two_readers,
     "the weights are computed": computed_weight,
+    "the bias is computed": computed_bias,
     "the two are on different devices": on_another_device,
     "the new weights would not be finite": not_finite,
     "it trains": lambda: Graph([norm(conv(), 6, training_mode=1)]),

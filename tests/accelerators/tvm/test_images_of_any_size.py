@@ -118,6 +118,20 @@ def test_images_of_any_height_and_width(n: int, height: int, width: int) -> None
     assert specialized(sides()[0]).sizes == (), "no size was compiled by itself"
 
 
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_last_window_that_begins_behind_the_image_is_none(step: int) -> None:
+    """Rounded up there would be one more window, whatever the size."""
+    x = pt.variable("x", "float32", ("N", 3, "H", 8))
+    tall = pt.op("Concat", *[x] * step, axis=2)
+    pooled = pt.op("MaxPool", tall, kernel_shape=[1, 1], strides=[step, 1], ceil_mode=1)
+    graph = pt.Graph([pt.op("Neg", pooled)], [x])
+    model, reference = pt.compile(graph, "cpu"), pt.compile(graph, "reference")
+    for height in (1, 4, 9):
+        image = numbers(2, 3, height, 8)
+        np.testing.assert_array_equal(model(image)[0], reference(image)[0])
+    assert specialized(model).sizes == (), "no size was compiled by itself"
+
+
 def convolution_of_any_size(grain: int) -> list[str]:
     """The lines of the kernel of a filter from 32 to 32 channels, for images whose sides are multiples of a number."""
     net = Layers("H", "W")
