@@ -26,10 +26,19 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
-    results = fallback.run("Attention", wide, attributes, "", version, 4)
+    results = _evaluated(wide, attributes, version)
     if n_outputs > 3 and attributes.get("softcap") and not attributes.get("qk_matmul_output_mode"):
-        results = (*results[:3], fallback.run("Attention", wide, {**attributes, "softcap": 0.0}, "", version, 4)[3])
+        results = (*results[:3], _evaluated(wide, {**attributes, "softcap": 0.0}, version)[3])
     return tuple(y.astype(dtype) for y, dtype in zip(results, (queries, keys, values, queries), strict=True))
+
+
+def _evaluated(inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> tuple[np.ndarray, ...]:
+    """The evaluator's results. It cannot reshape an empty batch, for which a batch of one is cut off."""
+    queries = inputs[0]
+    if queries is None or queries.shape[0]:
+        return fallback.run("Attention", inputs, attributes, "", version, 4)
+    one = [x if x is None or x.ndim < 3 or x.shape[0] else np.zeros((1, *x.shape[1:]), x.dtype) for x in inputs]
+    return tuple(y[:0] for y in fallback.run("Attention", one, attributes, "", version, 4))
 
 
 @numerics("FlexAttention", domain="ai.onnx.preview", why=fails(BODIES))

@@ -125,6 +125,8 @@ def roi_align(
     spatial_scale: float,
 ) -> np.ndarray:
     """Bins of each region, averaged over sampled points; opset 16 added the shift by half a pixel."""
+    if rois.ndim != 2 or rois.shape[1] != 4:
+        raise ValueError(f"a region has four numbers, and these have the shape {rois.shape}")
     if images.size and not (images.min() >= 0 and images.max() < len(x)):
         raise ValueError(f"a region is of image {images.min() if images.min() < 0 else images.max()}, and there are {len(x)}")
     if len(images) != len(rois):

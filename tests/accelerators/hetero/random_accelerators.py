@@ -4,6 +4,7 @@ chance. They know what really became of each node, and compute nonsense where th
 from __future__ import annotations
 
 import random
+import threading
 
 import numpy as np
 
@@ -79,6 +80,7 @@ class RandomAccelerator(Accelerator):
         self.origins: dict[str, set[str]] = {}
         """For each node that the latest transform made, by name, the original nodes that it truly stands for."""
         self.removed: set[str] = set()
+        self.one_at_a_time = threading.Lock()
 
     @property
     def hides(self) -> bool:
@@ -94,6 +96,10 @@ class RandomAccelerator(Accelerator):
         return not (node.is_call or node.op in self.refused) or f"that has no {node.op}"
 
     def transform(self, graph):
+        with self.one_at_a_time:
+            return self._transformed(graph)
+
+    def _transformed(self, graph):
         graph = pt.apply_pass(graph, "InlineSubgraphs") if self.renames or self.splits else graph
         self.origins = {node.name: {node.name} for node in graph.nodes if node.is_op}
         self.removed = set()

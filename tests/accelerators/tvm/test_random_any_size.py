@@ -106,7 +106,8 @@ ROWS: Mapping[str, Step] = {
     "flat": lambda x, given: pt.op("Reshape", pt.op("Relu", pt.op("Reshape", x, whole(-1, 8))), pt.op("Shape", x)),
     "padded": lambda x, given: pt.op("Pad", x, whole(0, 1, 0, 0, 2, 0)),
     "repeated": lambda x, given: pt.op("Tile", x, whole(1, 2, 1)),
-    "largest": lambda x, given: pt.op("Add", x, pt.op("Cast", pt.op("ArgMax", x, axis=1), to="float32")),
+    # The element at the position: of elements that are almost equal either position is right.
+    "largest": lambda x, given: pt.op("Add", x, pt.op("GatherElements", x, pt.op("ArgMax", x, axis=1), axis=1)),
     "top": lambda x, given: pt.op("TopK", x, whole(1), axis=1, n_outputs=2),
     "lstm": recurrent,
 }
