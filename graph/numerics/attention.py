@@ -26,10 +26,24 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
     attributes["is_causal"] = int(attributes.get("is_causal", 0) == 1)
     wide = [x.astype(np.float32) if x is not None and is_half(x) else x for x in inputs]
     queries, keys, values = (x.dtype for x in inputs[:3] if x is not None)
+    if attributes["is_causal"] and len(wide) > 3 and wide[3] is not None and wide[3].ndim >= 2:
+        wide[3] = _as_many_rows(wide[3], wide, attributes, version)
     results = _evaluated(wide, attributes, version)
     if n_outputs > 3 and attributes.get("softcap") and not attributes.get("qk_matmul_output_mode"):
         results = (*results[:3], _evaluated(wide, {**attributes, "softcap": 0.0}, version)[3])
     return tuple(y.astype(dtype) for y, dtype in zip(results, (queries, keys, values, queries), strict=True))
+
+
+def _as_many_rows(mask: np.ndarray, inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> np.ndarray:
+    """The mask with a row for each query and, before opset 24, where a short one began to end in nothing, a column for each key.
+    The evaluator hides the future in a mask of the size that it is given."""
+    queries, keys = inputs[:2]
+    assert queries is not None and keys is not None
+    past = inputs[4] if len(inputs) > 4 else None
+    total = keys.shape[-2] + (past.shape[-2] if past is not None else 0)
+    columns = total if mask.shape[-1] == 1 and version < 24 else mask.shape[-1]
+    rows = queries.shape[-2] if mask.shape[-2] == 1 else mask.shape[-2]
+    return np.broadcast_to(mask, (*mask.shape[:-2], rows, columns))
 
 
 def _evaluated(inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> tuple[np.ndarray, ...]:

@@ -129,6 +129,8 @@ def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndar
 @numerics("Tile", since=6, why=slow(EVERYWHERE))
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """Repeat along every axis."""
+    if len(repeats) != x.ndim or (repeats < 0).any():
+        raise ValueError(f"the repeats {repeats.tolist()} are not one count for each of {x.ndim} axes")
     return np.tile(x, repeats)
 
 
@@ -153,7 +155,9 @@ def pad(
     chosen = range(x.ndim) if axes is None else [int(a) for a in axes]
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(chosen):
-        widths[axis] = (int(pads[i]), int(pads[i + len(chosen)]))
+        low, high = widths[axis] = (int(pads[i]), int(pads[i + len(chosen)]))
+        if x.shape[axis] + min(0, low) + min(0, high) < 0:
+            raise ValueError(f"axis {axis} has {x.shape[axis]} elements, of which {-min(0, low) - min(0, high)} are cut off")
     x = x[tuple(slice(max(0, -low), size + min(0, high)) for (low, high), size in zip(widths, x.shape))]
     more = [(max(0, low), max(0, high)) for low, high in widths]
     if mode == "constant":

@@ -260,3 +260,22 @@ def test_regions_of_no_extent_and_too_many_images() -> None:
     assert not y.any() and y.shape == (2, 1, 2, 3)
     with pytest.raises(ValueError, match="there are 2 regions, and the images of 3"):
         evaluate("RoiAlign", [image, regions, np.zeros(3, np.int64)], attrs, version=16, n_outputs=1)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 1), (2, 1, 1, 4)])
+@pytest.mark.parametrize("kind", [bool, np.float32])
+def test_a_causal_mask_beside_one_that_is_broadcast(shape: tuple[int, ...], kind: type) -> None:
+    """The evaluator hides the future in as many rows and columns as the mask has that it is given."""
+    random = np.random.default_rng(3)
+    q, k, v = (random.standard_normal((2, 4, 3)).astype(np.float32) for _ in "qkv")
+    mask = np.ones(shape, bool) if kind is bool else random.random(shape).astype(np.float32)
+    heads = {"q_num_heads": 1, "kv_num_heads": 1, "is_causal": 1}
+    masks = (mask, np.broadcast_to(mask, (*shape[:-2], 4, 4)))
+    results = [evaluate("Attention", [q, k, v, m], heads, version=23, n_outputs=1)[0] for m in masks]
+    np.testing.assert_array_equal(*results)
+
+
+def test_attention_of_an_empty_batch() -> None:
+    q, k = np.ones((0, 4, 3), np.float32), np.ones((0, 5, 3), np.float32)
+    outputs = evaluate("Attention", [q, k, k], {"q_num_heads": 1, "kv_num_heads": 1}, version=23, n_outputs=3)
+    assert [y.shape for y in outputs] == [(0, 4, 3), (0, 1, 5, 3), (0, 1, 5, 3)]
