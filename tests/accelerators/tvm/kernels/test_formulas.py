@@ -8,7 +8,7 @@ import pytest
 import partita as pt
 from accelerators.tvm.kernels.shared.draft import Draft
 from graph.interpret import interpret
-from tests.accelerators.tvm.planned import MACHINES, drafts
+from tests.accelerators.tvm.planned import MACHINES, kernels
 from tests.accelerators.tvm.running import check, compiled, schedules
 
 pytest.importorskip("tvm")
@@ -39,7 +39,7 @@ def test_the_best_of_many(op: str, dtype: str) -> None:
     given = [pt.variable(f"x{i}", dtype, (40,)) for i in range(20)]
     graph = pt.Graph([pt.op(op, *given)], inputs=given)
     check(graph, [random.integers(0, 99, 40).astype(dtype) for _ in given])
-    (kernel,) = drafts(graph, MACHINES["avx2"])
+    ((_, kernel),) = kernels(graph, MACHINES["avx2"], "f32")
     assert isinstance(kernel, Draft) and len(str(kernel.kernel)) < 20_000
 
 
