@@ -177,7 +177,7 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     "duplicate class names": duplicate_classes,
     "asking docstrings": asking_docstrings,
 }
-"""What is counted, and what lists it."""
+"""The counts by name, each with the function that lists its items."""
 
 
 def counted() -> dict[str, int]:

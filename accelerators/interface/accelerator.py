@@ -267,7 +267,7 @@ class Accelerator:
     vanishes, and that no other op can have taken in, is not supported."""
 
     isolates_itself: ClassVar[bool] = False
-    """Does the device itself do what ISOLATE asks for? Else it is put into a child process, see `accelerators/isolation`."""
+    """True for a device that isolates itself; others run in a child process under ISOLATE (`accelerators/isolation`)."""
 
     keeps_arrays: ClassVar[bool] = False
     """Has it memory of its own that arrays are put into (`to_device`), and in which its subgraphs leave outputs ON_DEVICE?"""

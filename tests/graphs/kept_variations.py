@@ -24,7 +24,7 @@ KEPT = Path(__file__).with_name("kept_variations.txt")
 
 
 def subjects() -> list[str]:
-    """What is varied. Of symbols that differ only in the spelling of an op, the first."""
+    """The graphs that are varied. Of symbols that differ only in the spelling of an op, the first."""
     kinds = {_kind(case): name for name, case in reversed(cases().items())}
     return [*(f"mxnet {name}" for name in cases() if name in kinds.values()), *microsoft_names()]
 

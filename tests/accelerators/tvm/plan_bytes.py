@@ -20,7 +20,7 @@ _MIDDLES = {
     "turned": "m = Transpose <perm = [0,2,3,1]> (f)", "shuffled": "o = Constant <value_ints = [1,4,{q},8,8]> () i = Reshape (f, o) u = Transpose <perm = [0,2,1,3,4]> (i) l = Constant <value_ints = [1,{c},8,8]> () m = Reshape (u, l)",
     "reduced": "m = ReduceMean (f)", "split": "m, i = Split <axis = 1, num_outputs = 2> (f)", "tiled": "o = Constant <value_ints = [1,2,1,2]> () m = Tile (f, o)", "squared": "m = Mul (f, f)", "bounded": "m = HardSwish (f)",
 }
-"""What may stand between two quantized convolutions: f, of numbers, to m; a are the numbers before the first."""
+"""Graphs between two quantized convolutions, from f to m, both of real numbers; a is the value before the first convolution."""
 
 
 def _points(x: str, y: str) -> str:

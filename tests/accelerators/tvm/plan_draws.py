@@ -391,7 +391,7 @@ def rarer() -> Graphs:
 
 
 def of_gpus() -> Graphs:
-    """What a GPU chooses its tiles for: products, convolutions and attention, mostly on tensor cores."""
+    """Products, convolutions and attention for GPUs, mostly on tensor cores."""
     halves = ["bfloat16", "float16"]
     for row in rows(40, kind=[*halves, "float", "float"], m=[1, 16, 33, 64, 128, 200, 512, 2048], k=[16, 31, 64, 100, 256, 512], n=[8, 40, 64, 128, 300, 512], heads=["", "", "2,12,"]):
         kind, m, k, n, heads = row["kind"], row["m"], row["k"], row["n"], row["heads"]

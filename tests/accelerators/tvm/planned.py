@@ -110,7 +110,7 @@ def line(name: str, machine: str) -> str:
 
 
 def precision_of(name: str) -> str:
-    """What the configuration's PRECISION is for a graph."""
+    """The configuration's PRECISION for a graph."""
     return "bf16" if name.startswith("narrow") else "f32"
 
 
