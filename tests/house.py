@@ -26,6 +26,9 @@ FOLDERS = (*STOREYS, "accelerators/tvm", "accelerators/tvm/kernels")
 
 KEPT = Path(__file__).with_name("house.txt")
 
+MODULE = re.compile(r"partita(\.\w+)+")
+"""The name of a module of ours."""
+
 SMALL = 40
 """A file of at most so many lines is small."""
 
@@ -57,7 +60,9 @@ def product_files() -> Iterator[str]:
 
 
 def product_lines() -> Iterator[str]:
-    return (place(path, line) for path in sources(*STOREYS) for line in range(1, len(path.read_text("utf-8").splitlines()) + 1))
+    for path in sources(*STOREYS):
+        name = path.relative_to(ROOT).as_posix()
+        yield from (f"{name}:{number}" for number, _ in enumerate(path.read_text("utf-8").splitlines(), 1))
 
 
 def small_files() -> Iterator[str]:
@@ -110,7 +115,8 @@ def files_naming(op: str) -> Callable[[], Iterator[str]]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of the product that a file imports, at once or later, with the names that may be modules themselves."""
+    """The modules that a file imports, at once or later, with the names that may be modules themselves; those that it names in a
+    string too, as `lazily` and `import_module` take them."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -120,6 +126,8 @@ def imported(path: Path) -> Iterator[str]:
             package = module_of(path.with_name("__init__.py")).split(".")
             base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
             yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.fullmatch(node.value):
+            yield node.value
 
 
 def arrows_in(folder: str) -> Callable[[], Iterator[str]]:

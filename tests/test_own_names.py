@@ -58,7 +58,7 @@ def test_a_script_may_have_the_name_of_a_folder(tmp_path: Path, name: str) -> No
 @NAMES
 @pytest.mark.parametrize("file", ["{}.py", "{}/__init__.py"])
 @pytest.mark.parametrize("first", [True, False], ids=["theirs first", "ours first"])
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 def test_a_module_beside_the_script_may_have_the_name_of_a_folder(tmp_path: Path, name: str, file: str, first: bool) -> None:
     path = tmp_path / file.format(name)
     path.parent.mkdir(exist_ok=True)

@@ -7,7 +7,39 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 30, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 192, 255, 256, 257]
+SIZES = [
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    12,
+    15,
+    16,
+    17,
+    24,
+    30,
+    31,
+    32,
+    33,
+    48,
+    63,
+    64,
+    65,
+    96,
+    100,
+    127,
+    128,
+    129,
+    192,
+    255,
+    256,
+    257,
+]
 """Sizes of anything."""
 
 MORE = [*SIZES, 320, 384, 511, 512, 513, 768, 1000, 1024, 2048]
@@ -33,7 +65,9 @@ def _ones(*names: str, kind: str, sizes: str) -> str:
 def products() -> Graphs:
     """Products by constants, and of two values."""
     kinds = ["float", "float", "bfloat16", "bfloat16", "float16", "double"]
-    for row in rows(90, kind=kinds, m=SIZES, k=MORE, n=MORE, after=["", "", "b = Add (p, w1) y = Relu (b)", "y = Gelu (p)", "y = Add (p, v)"]):
+    for row in rows(
+        90, kind=kinds, m=SIZES, k=MORE, n=MORE, after=["", "", "b = Add (p, w1) y = Relu (b)", "y = Gelu (p)", "y = Add (p, v)"]
+    ):
         kind, m, k, n = row["kind"], row["m"], row["k"], row["n"]
         if k * n > 300_000 or (kind == "double" and row["after"]):
             continue
@@ -45,10 +79,23 @@ def products() -> Graphs:
         x, y = (f"{k},{m}" if row["turned"] == "x" else f"{m},{k}"), (f"{n},{k}" if row["turned"] == "y" else f"{k},{n}")
         turn = f"t = Transpose <perm = [0,1,3,2]> ({row['turned']}) " if row["turned"] else ""
         read = {"": "x, y", "x": "t, y", "y": "x, t"}[row["turned"]]
-        yield (f"{kind} {heads} of {m}x{k}x{n}, {row['turned'] or 'none'} turned",
-               f"({kind}[{heads},{x}] x, {kind}[{heads},{y}] y) => ({kind}[] z) {{ {turn}z = MatMul ({read}) }}")
-    for row in rows(24, kind=kinds[:4], m=SIZES, k=SIZES, n=SIZES, a=["", "transA = 1"], b=["", "transB = 1"], alpha=["", "alpha = 0.5"],
-                    beta=["", "", "beta = 2.0"], c=["n", "1", "m,n", "m,1"], w=["w", "y"]):
+        yield (
+            f"{kind} {heads} of {m}x{k}x{n}, {row['turned'] or 'none'} turned",
+            f"({kind}[{heads},{x}] x, {kind}[{heads},{y}] y) => ({kind}[] z) {{ {turn}z = MatMul ({read}) }}",
+        )
+    for row in rows(
+        24,
+        kind=kinds[:4],
+        m=SIZES,
+        k=SIZES,
+        n=SIZES,
+        a=["", "transA = 1"],
+        b=["", "transB = 1"],
+        alpha=["", "alpha = 0.5"],
+        beta=["", "", "beta = 2.0"],
+        c=["n", "1", "m,n", "m,1"],
+        w=["w", "y"],
+    ):
         kind, m, k, n = row["kind"], row["m"], row["k"], row["n"]
         attributes = ", ".join(filter(None, (row["a"], row["b"], row["alpha"], row["beta"])))
         x, w = (f"{k},{m}" if row["a"] else f"{m},{k}"), (f"{n},{k}" if row["b"] else f"{k},{n}")
@@ -61,8 +108,10 @@ def products() -> Graphs:
     for m, n in [(1, 64), (9, 32)]:
         heads = f"s = Constant <value_ints = [1,{m},4,{n // 4}]> () "
         for name in "qkv":
-            heads += (f"p{name} = MatMul (x, w{name}) b{name} = Add (p{name}, w1) r{name} = Reshape (b{name}, s) "
-                      f"t{name} = Transpose <perm = [0,2,{'3,1' if name == 'k' else '1,3'}]> (r{name}) ")
+            heads += (
+                f"p{name} = MatMul (x, w{name}) b{name} = Add (p{name}, w1) r{name} = Reshape (b{name}, s) "
+                f"t{name} = Transpose <perm = [0,2,{'3,1' if name == 'k' else '1,3'}]> (r{name}) "
+            )
         heads += "m = MatMul (tq, tk) p = Softmax (m) y = MatMul (p, tv)"
         weights = _ones("wq", "wk", "wv", kind="float", sizes=f"48,{n}")
         yield f"projections of {m} to {n}", f"(float[1,{m},48] x{weights}, float[{n}] w1) => (float[] y) {{ {heads} }}"
@@ -73,34 +122,82 @@ def convolutions() -> Graphs:
     channels = [1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 40, 64, 96]
     kinds = ["float", "float", "float", "bfloat16", "float16"]
     afters = ["", "", "y = Relu (c)", "d = Add (c, w2) y = HardSwish (d)", "s = Sigmoid (c) y = Mul (c, s)"]
-    shapes: dict[str, Sequence[Any]] = {"batch": [1, 1, 1, 2, 3], "ins": channels, "outs": channels, "h": [1, 5, 7, 8, 14, 16, 20, 28, 33, 56], "after": afters,
-              "w": [1, 7, 8, 13, 14, 16, 28, 30, 56]}
-    for row in rows(110, kind=kinds, k=["1,1", "1,1", "3,3", "3,3", "3,3", "5,5", "1,3", "7,1", "2,2"], s=["1,1", "1,1", "1,1", "2,2", "1,2"],
-                    d=["1,1", "1,1", "1,1", "2,2"], padded=[0, 1, 1, 1], group=[1, 1, 1, 1, 2, 4, "all", "all"], **shapes):
+    shapes: dict[str, Sequence[Any]] = {
+        "batch": [1, 1, 1, 2, 3],
+        "ins": channels,
+        "outs": channels,
+        "h": [1, 5, 7, 8, 14, 16, 20, 28, 33, 56],
+        "after": afters,
+        "w": [1, 7, 8, 13, 14, 16, 28, 30, 56],
+    }
+    for row in rows(
+        110,
+        kind=kinds,
+        k=["1,1", "1,1", "3,3", "3,3", "3,3", "5,5", "1,3", "7,1", "2,2"],
+        s=["1,1", "1,1", "1,1", "2,2", "1,2"],
+        d=["1,1", "1,1", "1,1", "2,2"],
+        padded=[0, 1, 1, 1],
+        group=[1, 1, 1, 1, 2, 4, "all", "all"],
+        **shapes,
+    ):
         kernel = [int(size) for size in row["k"].split(",")]
         group = row["ins"] if row["group"] == "all" else row["group"]
         if row["ins"] % group or min(row["h"], row["w"]) < (0 if row["padded"] else 9):
             continue
         outs = row["outs"] if group == 1 else group * max(1, row["outs"] // group) if row["group"] != "all" else group
-        pads = ",".join(str(int(d) * (k - 1) // 2 * row["padded"]) for k, d in zip(kernel, row["d"].split(","))) if row["padded"] else "0,0"
+        pads = (
+            ",".join(str(int(d) * (k - 1) // 2 * row["padded"]) for k, d in zip(kernel, row["d"].split(",")))
+            if row["padded"]
+            else "0,0"
+        )
         pads = f"{pads},{pads}"
         attributes = f"strides = [{row['s']}], dilations = [{row['d']}], pads = [{pads}], group = {group}"
         x, w = f"{row['batch']},{row['ins']},{row['h']},{row['w']}", f"{outs},{row['ins'] // group},{row['k']}"
         body = f"c = Conv <{attributes}> (x, w, w1) {row['after']}" if row["after"] else f"y = Conv <{attributes}> (x, w, w1)"
         given = f"{row['kind']}[{x}] x, {row['kind']}[{w}] w, {row['kind']}[{outs}] w1, {row['kind']}[1,{outs},1,1] w2"
-        yield f"{row['kind']} convolution of {x} by {w}, {row['s']} {row['d']} {pads} {row['after'][4:8]}", f"({given}) => ({row['kind']}[] y) {{ {body} }}"
-    for row in rows(14, kind=kinds, ins=channels, outs=channels, n=[9, 16, 30, 64, 100, 257], k=[1, 2, 3, 5, 8], s=[1, 1, 2, 4], d=[1, 1, 2, 3]):
+        yield (
+            f"{row['kind']} convolution of {x} by {w}, {row['s']} {row['d']} {pads} {row['after'][4:8]}",
+            f"({given}) => ({row['kind']}[] y) {{ {body} }}",
+        )
+    for row in rows(
+        14,
+        kind=kinds,
+        ins=channels,
+        outs=channels,
+        n=[9, 16, 30, 64, 100, 257],
+        k=[1, 2, 3, 5, 8],
+        s=[1, 1, 2, 4],
+        d=[1, 1, 2, 3],
+    ):
         x, w = f"1,{row['ins']},{row['n']}", f"{row['outs']},{row['ins']},{row['k']}"
         attributes = f"strides = [{row['s']}], dilations = [{row['d']}], pads = [{row['k'] // 2},{row['k'] // 2}]"
-        yield f"{row['kind']} 1-D of {x} by {w}, {row['s']} {row['d']}", f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <{attributes}> (x, w) }}"
-    for row in rows(12, kind=kinds, ins=[1, 3, 4, 8, 17], outs=[1, 5, 8, 16], n=[3, 5, 8], k=[1, 2, 3], s=[1, 2], group=[1, 1, "all"]):
+        yield (
+            f"{row['kind']} 1-D of {x} by {w}, {row['s']} {row['d']}",
+            f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <{attributes}> (x, w) }}",
+        )
+    for row in rows(
+        12, kind=kinds, ins=[1, 3, 4, 8, 17], outs=[1, 5, 8, 16], n=[3, 5, 8], k=[1, 2, 3], s=[1, 2], group=[1, 1, "all"]
+    ):
         group = row["ins"] if row["group"] == "all" else 1
         outs, each = (row["ins"], 1) if row["group"] == "all" else (row["outs"], row["ins"])
         x, w = f"1,{row['ins']},{row['n']},9,10", f"{outs},{each},{row['k']},{row['k']},{row['k']}"
         attributes = f"strides = [{row['s']},{row['s']},1], group = {group}"
-        yield f"{row['kind']} 3-D of {x} by {w}, {row['s']}", f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <{attributes}> (x, w) }}"
-    for row in rows(24, kind=kinds, ins=channels, outs=channels, n=[1, 4, 7, 9, 16], k=[2, 3, 4], s=[1, 2, 2, 3, 4], group=[1, 1, 2, "all"], p=[0, 1],
-                    more=["", "", "dilations = [2,2]", "output_padding = [1,1]", 'auto_pad = "SAME_UPPER"']):
+        yield (
+            f"{row['kind']} 3-D of {x} by {w}, {row['s']}",
+            f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <{attributes}> (x, w) }}",
+        )
+    for row in rows(
+        24,
+        kind=kinds,
+        ins=channels,
+        outs=channels,
+        n=[1, 4, 7, 9, 16],
+        k=[2, 3, 4],
+        s=[1, 2, 2, 3, 4],
+        group=[1, 1, 2, "all"],
+        p=[0, 1],
+        more=["", "", "dilations = [2,2]", "output_padding = [1,1]", 'auto_pad = "SAME_UPPER"'],
+    ):
         group = row["ins"] if row["group"] == "all" else row["group"]
         if row["ins"] % group or ("output" in row["more"] and row["s"] == 1):
             continue
@@ -109,9 +206,18 @@ def convolutions() -> Graphs:
         attributes = f"{pads}strides = [{row['s']},{row['s']}], group = {group}{', ' if row['more'] else ''}{row['more']}"
         text = f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ c = ConvTranspose <{attributes}> (x, w) y = Relu (c) }}"
         yield f"{row['kind']} transposed, {x} by {w}, {attributes}", text
-    for batch, c, high, wide, size in [(1, 32, 7, 7, 3), (1, 64, 4, 4, 3), (1, 16, 3, 3, 5), (2, 512, 7, 7, 3), (1, 256, 2, 2, 3)]:
+    for batch, c, high, wide, size in [
+        (1, 32, 7, 7, 3),
+        (1, 64, 4, 4, 3),
+        (1, 16, 3, 3, 5),
+        (2, 512, 7, 7, 3),
+        (1, 256, 2, 2, 3),
+    ]:
         block = f"a = Conv <pads = [{size // 2},{size // 2},{size // 2},{size // 2}]> (x, w) b = Relu (a) y = Add (b, x)"
-        yield f"border {batch} {c} {high} {wide} {size}", f"(float[{batch},{c},{high},{wide}] x, float[{c},{c},{size},{size}] w) => (float[] y) {{ {block} }}"
+        yield (
+            f"border {batch} {c} {high} {wide} {size}",
+            f"(float[{batch},{c},{high},{wide}] x, float[{c},{c},{size},{size}] w) => (float[] y) {{ {block} }}",
+        )
     turns = "s = Constant <value_ints = [1,{g},{e},8,8]> () r = Reshape (a, s) t = Transpose <perm = [0,2,1,3,4]> (r) u = Constant <value_ints = [1,{c},8,8]> () b = Reshape (t, u)"
     for c, g in [(24, 3), (32, 2), (16, 4)]:
         shuffled = turns.format(g=g, e=c // g, c=c)
@@ -120,80 +226,191 @@ def convolutions() -> Graphs:
     for mode, size in [("nearest", 2), ("linear", 2), ("nearest", 3), ("linear", 4)]:
         for high, wide in ((9 * size, 7 * size), (20, 17)):
             up = f'a = Conv (x, w) s = Constant <value_ints = [1,16,{high},{wide}]> () b = Resize <mode = "{mode}"> (a, , , s) y = Conv <pads = [1,1,1,1]> (b, w1)'
-            yield f"enlarged {mode} {high} {wide}", f"(float[1,16,9,7] x, float[16,16,1,1] w, float[16,16,3,3] w1) => (float[] y) {{ {up} }}"
-    for pool in ("MaxPool <kernel_shape = [2,2], strides = [2,2]>", "AveragePool <kernel_shape = [3,3], strides = [2,2], pads = [1,1,1,1]>", "GlobalAveragePool",
-                 "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1>", "MaxPool <kernel_shape = [3,3], strides = [1,1], pads = [1,1,1,1]>",
-                 "LRN <size = 5>", "MaxPool <kernel_shape = [5,5], strides = [3,3], ceil_mode = 1>"):
+            yield (
+                f"enlarged {mode} {high} {wide}",
+                f"(float[1,16,9,7] x, float[16,16,1,1] w, float[16,16,3,3] w1) => (float[] y) {{ {up} }}",
+            )
+    for pool in (
+        "MaxPool <kernel_shape = [2,2], strides = [2,2]>",
+        "AveragePool <kernel_shape = [3,3], strides = [2,2], pads = [1,1,1,1]>",
+        "GlobalAveragePool",
+        "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1>",
+        "MaxPool <kernel_shape = [3,3], strides = [1,1], pads = [1,1,1,1]>",
+        "LRN <size = 5>",
+        "MaxPool <kernel_shape = [5,5], strides = [3,3], ceil_mode = 1>",
+    ):
         for c, n in ((16, 12), (20, 9), (64, 15)):
             body = f"a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = {pool} (b) y = Conv (c, w1)"
-            yield f"{pool} between {c} {n}", f"(float[1,8,{n},{n}] x, float[{c},8,3,3] w, float[24,{c},1,1] w1) => (float[] y) {{ {body} }}"
+            yield (
+                f"{pool} between {c} {n}",
+                f"(float[1,8,{n},{n}] x, float[{c},8,3,3] w, float[24,{c},1,1] w1) => (float[] y) {{ {body} }}",
+            )
     dense = "a = Conv (x, w) n = BatchNormalization (a, w2, w2, w2, ws) r = Relu (n) c = Conv <pads = [1,1,1,1]> (r, w1) j = Concat <axis = 1> (a, c) m = BatchNormalization (j, w3, w3, w3, ws3) s = Relu (m) y = Conv (s, w4)"
     given = "float[1,16,8,8] x, float[32,16,1,1] w, float[16,32,3,3] w1, float[32] w2, float[32] ws, float[48] w3, float[48] ws3, float[8,48,1,1] w4"
     yield "dense block", f"({given}) => (float[] y) {{ {dense} }}"
     for op in ("ConvInteger",):
-        for x, w, attributes in [("1,8,9,9", "16,8,3,3", "pads = [1,1,1,1]"), ("2,3,10,7", "5,3,2,2", "strides = [2,2]"), ("1,6,12", "4,6,3", ""), ("1,8,9,9", "8,1,3,3", "group = 8")]:
+        for x, w, attributes in [
+            ("1,8,9,9", "16,8,3,3", "pads = [1,1,1,1]"),
+            ("2,3,10,7", "5,3,2,2", "strides = [2,2]"),
+            ("1,6,12", "4,6,3", ""),
+            ("1,8,9,9", "8,1,3,3", "group = 8"),
+        ]:
             for kind in ("int8", "uint8"):
-                yield f"{op} {x} by {kind} {w}", f"(uint8[{x}] x, {kind}[{w}] w, uint8 z) => (int32[] y) {{ y = {op} <{attributes}> (x, w, z) }}"
-                yield f"{op} {x} by {kind} {w}, no point", f"(uint8[{x}] x, {kind}[{w}] w) => (int32[] y) {{ y = {op} <{attributes}> (x, w) }}"
+                yield (
+                    f"{op} {x} by {kind} {w}",
+                    f"(uint8[{x}] x, {kind}[{w}] w, uint8 z) => (int32[] y) {{ y = {op} <{attributes}> (x, w, z) }}",
+                )
+                yield (
+                    f"{op} {x} by {kind} {w}, no point",
+                    f"(uint8[{x}] x, {kind}[{w}] w) => (int32[] y) {{ y = {op} <{attributes}> (x, w) }}",
+                )
 
 
 def lines() -> Graphs:
     """Ops along an axis: softmax, norms, reductions, sums that run, positions."""
     kinds = ["float", "float", "float", "bfloat16", "float16", "double", "int32", "int64", "uint8", "int8"]
-    for row in rows(60, kind=kinds, outer=[1, 2, 5, 16, 63, 64, 200], size=[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 128, 129, 500, 1024, 2049],
-                    inner=[1, 1, 1, 2, 8, 17, 64], op=["ArgMax", "ArgMin", "TopK", "TopK", "CumSum", "Hardmax", "ReduceMax", "ReduceSum", "Softmax"],
-                    last=["", "select_last_index = 1"], keep=[0, 1], k=[1, 2, 3, 5, 8, 20], largest=[0, 1, 1], reverse=["", "reverse = 1", "exclusive = 1", "exclusive = 1, reverse = 1"]):
+    for row in rows(
+        60,
+        kind=kinds,
+        outer=[1, 2, 5, 16, 63, 64, 200],
+        size=[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 128, 129, 500, 1024, 2049],
+        inner=[1, 1, 1, 2, 8, 17, 64],
+        op=["ArgMax", "ArgMin", "TopK", "TopK", "CumSum", "Hardmax", "ReduceMax", "ReduceSum", "Softmax"],
+        last=["", "select_last_index = 1"],
+        keep=[0, 1],
+        k=[1, 2, 3, 5, 8, 20],
+        largest=[0, 1, 1],
+        reverse=["", "reverse = 1", "exclusive = 1", "exclusive = 1, reverse = 1"],
+    ):
         kind, op, shape = row["kind"], row["op"], f"{row['outer']},{row['size']},{row['inner']}"
         if op in ("Softmax", "Hardmax") and kind[0] in "iu":
             continue
         if op == "TopK":
             k = min(row["k"], row["size"])
             more = f"axis = 1, largest = {row['largest']}"
-            yield f"{kind} best {k} of {shape}, {more}", f"({kind}[{shape}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <{more}> (x, k) }}"
+            yield (
+                f"{kind} best {k} of {shape}, {more}",
+                f"({kind}[{shape}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <{more}> (x, k) }}",
+            )
             continue
         axis = "a = Constant <value_int = 1> ()" if op == "CumSum" else "a = Constant <value_ints = [1]> ()"
-        attributes = {"CumSum": row["reverse"], "ArgMax": f"axis = 1, keepdims = {row['keep']}{', ' * bool(row['last'])}{row['last']}", "Softmax": "axis = 1", "Hardmax": "axis = 1"}
+        attributes = {
+            "CumSum": row["reverse"],
+            "ArgMax": f"axis = 1, keepdims = {row['keep']}{', ' * bool(row['last'])}{row['last']}",
+            "Softmax": "axis = 1",
+            "Hardmax": "axis = 1",
+        }
         attributes["ArgMin"] = attributes["ArgMax"]
         used = attributes.get(op, f"keepdims = {row['keep']}")
         read = "x, a" if op in ("CumSum", "ReduceMax", "ReduceSum") else "x"
         out = "int64" if op.startswith("Arg") else kind
-        yield f"{kind} {op} along {shape}, {used}", f"({kind}[{shape}] x) => ({out}[] y) {{ {axis if ', a' in read else ''} y = {op} <{used}> ({read}) }}"
+        yield (
+            f"{kind} {op} along {shape}, {used}",
+            f"({kind}[{shape}] x) => ({out}[] y) {{ {axis if ', a' in read else ''} y = {op} <{used}> ({read}) }}",
+        )
     ops = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp".split()
-    for row in rows(50, kind=[*kinds[:5], "int32"], shape=["2,3,4,5", "1,64,7,7", "16,1,100", "33,65", "1000", "8,8,8,8", "3,257", "257,3", "128,128", "5,1,1,9", "64,2000"],
-                    axes=["", "0", "-1", "0,1", "1", "-2,-1"], op=ops, keep=[0, 1]):
+    for row in rows(
+        50,
+        kind=[*kinds[:5], "int32"],
+        shape=["2,3,4,5", "1,64,7,7", "16,1,100", "33,65", "1000", "8,8,8,8", "3,257", "257,3", "128,128", "5,1,1,9", "64,2000"],
+        axes=["", "0", "-1", "0,1", "1", "-2,-1"],
+        op=ops,
+        keep=[0, 1],
+    ):
         rank = row["shape"].count(",") + 1
         if row["kind"] == "int32" and row["op"] in ops[6:]:
             continue
         if any(not -rank <= int(axis) < rank for axis in row["axes"].split(",") if axis):
             continue
         axes, read = (f"a = Constant <value_ints = [{row['axes']}]> () ", "x, a") if row["axes"] else ("", "x")
-        yield f"{row['kind']} {row['op']} of {row['shape']} over {row['axes'] or 'all'}, {row['keep']}", f"({row['kind']}[{row['shape']}] x) => ({row['kind']}[] y) {{ {axes}y = {row['op']} <keepdims = {row['keep']}> ({read}) }}"
-    norms = ["y = Softmax (a)", "y = LogSoftmax (a)", "y = LayerNormalization (a, w, w)", "y = RMSNormalization (a, w)", "l = LayerNormalization (a, w, w) y = Gelu (l)",
-             "m = ReduceMean <keepdims = 1> (a, ax) y = Sub (a, m)", "s = Softmax (a) y = Mul (s, w)"]
-    for row in rows(40, kind=kinds[:5], outer=["1", "3", "2,5", "64", "1,200"], n=SIZES + [500, 1023, 1024, 4096], before=["a = Add (x, v)", "a = Identity (x)", "a = Mul (x, w)"], norm=norms):
+        yield (
+            f"{row['kind']} {row['op']} of {row['shape']} over {row['axes'] or 'all'}, {row['keep']}",
+            f"({row['kind']}[{row['shape']}] x) => ({row['kind']}[] y) {{ {axes}y = {row['op']} <keepdims = {row['keep']}> ({read}) }}",
+        )
+    norms = [
+        "y = Softmax (a)",
+        "y = LogSoftmax (a)",
+        "y = LayerNormalization (a, w, w)",
+        "y = RMSNormalization (a, w)",
+        "l = LayerNormalization (a, w, w) y = Gelu (l)",
+        "m = ReduceMean <keepdims = 1> (a, ax) y = Sub (a, m)",
+        "s = Softmax (a) y = Mul (s, w)",
+    ]
+    for row in rows(
+        40,
+        kind=kinds[:5],
+        outer=["1", "3", "2,5", "64", "1,200"],
+        n=SIZES + [500, 1023, 1024, 4096],
+        before=["a = Add (x, v)", "a = Identity (x)", "a = Mul (x, w)"],
+        norm=norms,
+    ):
         kind, shape = row["kind"], f"{row['outer']},{row['n']}"
         axis = "ax = Constant <value_ints = [-1]> () " if "ax" in row["norm"].replace("max", "") else ""
-        yield f"{kind} {row['before'][4:7]} and {row['norm']} of {shape}", f"({kind}[{shape}] x, {kind}[{shape}] v, {kind}[{row['n']}] w) => ({kind}[] y) {{ {axis}{row['before']} {row['norm']} }}"
+        yield (
+            f"{kind} {row['before'][4:7]} and {row['norm']} of {shape}",
+            f"({kind}[{shape}] x, {kind}[{shape}] v, {kind}[{row['n']}] w) => ({kind}[] y) {{ {axis}{row['before']} {row['norm']} }}",
+        )
     for kind in ("float", "bfloat16"):
         for shape, groups in [("1,8,5", 2), ("2,32,7,7", 8), ("1,64,16,16", 32), ("3,6,10", 6), ("1,16,33,2", 1)]:
             c = shape.split(",")[1]
-            yield f"{kind} groups {shape} {groups}", f"({kind}[{shape}] x, {kind}[{c}] w) => ({kind}[] y) {{ n = GroupNormalization <num_groups = {groups}> (x, w, w) s = Sigmoid (n) y = Mul (n, s) }}"
-        yield f"{kind} instances", f"({kind}[2,6,9,9] x, {kind}[6] w) => ({kind}[] y) {{ n = InstanceNormalization (x, w, w) y = Relu (n) }}"
+            yield (
+                f"{kind} groups {shape} {groups}",
+                f"({kind}[{shape}] x, {kind}[{c}] w) => ({kind}[] y) {{ n = GroupNormalization <num_groups = {groups}> (x, w, w) s = Sigmoid (n) y = Mul (n, s) }}",
+            )
+        yield (
+            f"{kind} instances",
+            f"({kind}[2,6,9,9] x, {kind}[6] w) => ({kind}[] y) {{ n = InstanceNormalization (x, w, w) y = Relu (n) }}",
+        )
 
 
 def attentions() -> Graphs:
     """Attention: with parts, and the op."""
     kinds = ["float", "bfloat16", "float16", "float"]
-    rows_, keys, depth = [1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 65, 128, 200], [1, 7, 8, 16, 17, 32, 33, 64, 65, 100, 128, 257, 512], [4, 8, 15, 16, 20, 32, 33, 48, 64, 80, 96, 128]
-    for row in rows(50, kind=kinds, heads=[(4, 4), (4, 1), (8, 2), (1, 1), (12, 12)], m=rows_, n=keys, d=depth, v=[None, None, None, 8, 40],
-                    more=["", "", "is_causal = 1", "softcap = 5.0", "scale = 0.3", "is_causal = 1, softcap = 30.0", "qk_matmul_output_mode = 0"], mask=["", "", "float", "bool"], batch=[1, 1, 2]):
+    rows_, keys, depth = (
+        [1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 65, 128, 200],
+        [1, 7, 8, 16, 17, 32, 33, 64, 65, 100, 128, 257, 512],
+        [4, 8, 15, 16, 20, 32, 33, 48, 64, 80, 96, 128],
+    )
+    for row in rows(
+        50,
+        kind=kinds,
+        heads=[(4, 4), (4, 1), (8, 2), (1, 1), (12, 12)],
+        m=rows_,
+        n=keys,
+        d=depth,
+        v=[None, None, None, 8, 40],
+        more=[
+            "",
+            "",
+            "is_causal = 1",
+            "softcap = 5.0",
+            "scale = 0.3",
+            "is_causal = 1, softcap = 30.0",
+            "qk_matmul_output_mode = 0",
+        ],
+        mask=["", "", "float", "bool"],
+        batch=[1, 1, 2],
+    ):
         kind, (q, k), v = row["kind"], row["heads"], row["v"] or row["d"]
         given = f"{kind}[{row['batch']},{q},{row['m']},{row['d']}] q, {kind}[{row['batch']},{k},{row['n']},{row['d']}] k, {kind}[{row['batch']},{k},{row['n']},{v}] v"
         mask = f", {kind if row['mask'] == 'float' else 'bool'}[{row['m']},{row['n']}] mask" if row["mask"] else ""
-        yield (f"{kind} {row['batch']},{q} over {k} heads, {row['m']} {row['n']} {row['d']} {v} {row['more']} {row['mask']}",
-               f"({given}{mask}) => ({kind}[] y) {{ y = Attention <{row['more']}> (q, k, v{', mask' if mask else ''}) }}")
-    for row in rows(30, kind=kinds, heads=["1", "2,3", "16"], m=rows_, n=keys, d=depth, turned=[0, 1], masked=["", "a = Add (m, mask)", "a = Where (b, m, low)"],
-                    scale=["m = Identity (s)", "m = Mul (s, c)", "m = Div (s, c)"], guard=[0, 0, 1], order=[0, 0, 1]):
+        yield (
+            f"{kind} {row['batch']},{q} over {k} heads, {row['m']} {row['n']} {row['d']} {v} {row['more']} {row['mask']}",
+            f"({given}{mask}) => ({kind}[] y) {{ y = Attention <{row['more']}> (q, k, v{', mask' if mask else ''}) }}",
+        )
+    for row in rows(
+        30,
+        kind=kinds,
+        heads=["1", "2,3", "16"],
+        m=rows_,
+        n=keys,
+        d=depth,
+        turned=[0, 1],
+        masked=["", "a = Add (m, mask)", "a = Where (b, m, low)"],
+        scale=["m = Identity (s)", "m = Mul (s, c)", "m = Div (s, c)"],
+        guard=[0, 0, 1],
+        order=[0, 0, 1],
+    ):
         kind, heads, rank = row["kind"], row["heads"], row["heads"].count(",") + 1
         perm = ",".join(map(str, [*range(rank), rank + 1, rank]))
         k = f"{heads},{row['d']},{row['n']}" if row["turned"] else f"{heads},{row['n']},{row['d']}"
@@ -209,29 +426,72 @@ def attentions() -> Graphs:
             parts += f" y = Transpose <perm = [{','.join(map(str, [rank, *range(rank), rank + 1]))}]> (o)"
         else:
             parts = parts[: parts.rindex("o =")] + "y =" + parts[parts.rindex("o =") + 3 :]
-        yield f"{kind} {heads} {row['m']} {row['n']} {row['d']} {row['masked'][4:7]} {row['scale'][4:7]} {row['guard']}{row['turned']}{row['order']}", f"({given}) => ({kind}[] y) {{ {parts} }}"
+        yield (
+            f"{kind} {heads} {row['m']} {row['n']} {row['d']} {row['masked'][4:7]} {row['scale'][4:7]} {row['guard']}{row['turned']}{row['order']}",
+            f"({given}) => ({kind}[] y) {{ {parts} }}",
+        )
     for kind in ("float", "bfloat16"):
         for m, past in [(1, 15), (1, 128), (4, 60)]:
             given = f"{kind}[1,8,{m},32] q, {kind}[1,2,{m},32] k, {kind}[1,2,{m},32] v, {kind}[1,2,{past},32] pk, {kind}[1,2,{past},32] pv"
-            yield f"{kind} past {m} {past}", f"({given}) => ({kind}[] y, {kind}[] nk, {kind}[] nv) {{ y, nk, nv = Attention <is_causal = 1> (q, k, v, , pk, pv) }}"
+            yield (
+                f"{kind} past {m} {past}",
+                f"({given}) => ({kind}[] y, {kind}[] nk, {kind}[] nv) {{ y, nk, nv = Attention <is_causal = 1> (q, k, v, , pk, pv) }}",
+            )
         packed = f"{kind}[2,9,64] q, {kind}[2,9,32] k, {kind}[2,9,32] v"
-        yield f"{kind} packed heads", f"({packed}) => ({kind}[] y) {{ y = Attention <q_num_heads = 4, kv_num_heads = 2> (q, k, v) }}"
+        yield (
+            f"{kind} packed heads",
+            f"({packed}) => ({kind}[] y) {{ y = Attention <q_num_heads = 4, kv_num_heads = 2> (q, k, v) }}",
+        )
     for more in ("", "interleaved = 1", "rotary_embedding_dim = 8"):
         half = 4 if "dim" in more else 8
-        yield f"rotary {more}", f"(bfloat16[1,4,9,16] x, bfloat16[20,{half}] w, int64[1,9] p) => (bfloat16[] y) {{ y = RotaryEmbedding <{more}> (x, w, w, p) }}"
+        yield (
+            f"rotary {more}",
+            f"(bfloat16[1,4,9,16] x, bfloat16[20,{half}] w, int64[1,9] p) => (bfloat16[] y) {{ y = RotaryEmbedding <{more}> (x, w, w, p) }}",
+        )
 
 
 def elements() -> Graphs:
     """Element-wise ops in chains, of shapes that are broadcast, and moves of elements."""
     kinds = ["float", "float16", "bfloat16", "double", "int32", "int64", "int8", "uint8"]
-    shapes = [("7", "7"), ("64", "1"), ("1", "64"), ("2,3,4", "3,1"), ("5,1,6", "1,4,1"), ("1,16,9,9", "16,1,1"), ("1,16,9,9", "1,16,1,1"), ("100,257", "257"), ("8,8", "8,1"), ("4096", "4096"),
-              ("3,5,7", "3,5,1"), ("2,1,1,33", "2,3,5,33"), ("1,1", "1,1"), ("17,31", "17,31"), ("2,3,32,32", "1,3,1,1"), ("128,1024", "1024"), ("1,2,3,4,5", "2,1,4,1")]
-    for row in rows(60, kind=kinds, shape=shapes, first=["Add", "Sub", "Mul", "Div", "Max", "Min"], second=["Add", "Mul", "Sub", "Where", "Cast", "Neg", "Abs"]):
+    shapes = [
+        ("7", "7"),
+        ("64", "1"),
+        ("1", "64"),
+        ("2,3,4", "3,1"),
+        ("5,1,6", "1,4,1"),
+        ("1,16,9,9", "16,1,1"),
+        ("1,16,9,9", "1,16,1,1"),
+        ("100,257", "257"),
+        ("8,8", "8,1"),
+        ("4096", "4096"),
+        ("3,5,7", "3,5,1"),
+        ("2,1,1,33", "2,3,5,33"),
+        ("1,1", "1,1"),
+        ("17,31", "17,31"),
+        ("2,3,32,32", "1,3,1,1"),
+        ("128,1024", "1024"),
+        ("1,2,3,4,5", "2,1,4,1"),
+    ]
+    for row in rows(
+        60,
+        kind=kinds,
+        shape=shapes,
+        first=["Add", "Sub", "Mul", "Div", "Max", "Min"],
+        second=["Add", "Mul", "Sub", "Where", "Cast", "Neg", "Abs"],
+    ):
         kind, (a, b) = row["kind"], row["shape"]
-        then = {"Where": "c = Less (x, y) z = Where (c, s, x)", "Cast": "z = Cast <to = 1> (s)", "Neg": "z = Neg (s)", "Abs": "z = Abs (s)"}.get(row["second"], f"z = {row['second']} (s, y)")
+        then = {
+            "Where": "c = Less (x, y) z = Where (c, s, x)",
+            "Cast": "z = Cast <to = 1> (s)",
+            "Neg": "z = Neg (s)",
+            "Abs": "z = Abs (s)",
+        }.get(row["second"], f"z = {row['second']} (s, y)")
         if kind == "uint8" and "Neg" in then:
             continue
-        yield f"{kind} {row['first']} and {row['second']} of {a} and {b}", f"({kind}[{a}] x, {kind}[{b}] y) => ({'float' if row['second'] == 'Cast' else kind}[] z) {{ s = {row['first']} (x, y) {then} }}"
+        yield (
+            f"{kind} {row['first']} and {row['second']} of {a} and {b}",
+            f"({kind}[{a}] x, {kind}[{b}] y) => ({'float' if row['second'] == 'Cast' else kind}[] z) {{ s = {row['first']} (x, y) {then} }}",
+        )
     ops = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid
         Sign Sin Sinh Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu""".split()
     for i, op in enumerate(ops):
@@ -242,66 +502,183 @@ def elements() -> Graphs:
         yield f"float {op} and Mul", f"(float[5,33] x) => (float[] y) {{ a = {op} (x) y = Mul (a, x) }}"
     yield "gelu, approximate", '(float[5,33] x) => (float[] y) { y = Gelu <approximate = "tanh"> (x) }'
     yield "slopes", "(float[5,33] x, float[33] w) => (float[] y) { y = PRelu (x, w) }"
-    for op, kind in [("And", "bool"), ("Or", "bool"), ("Xor", "bool"), ("BitwiseAnd", "int32"), ("BitwiseXor", "uint8"), ("BitwiseOr", "int64"), ("Mod", "int32"), ("Mod", "int64"), ("Equal", "int64"), ("LessOrEqual", "float16"), ("Greater", "bfloat16"),
-                     ("Pow", "int32"), ("Pow", "float")]:
+    for op, kind in [
+        ("And", "bool"),
+        ("Or", "bool"),
+        ("Xor", "bool"),
+        ("BitwiseAnd", "int32"),
+        ("BitwiseXor", "uint8"),
+        ("BitwiseOr", "int64"),
+        ("Mod", "int32"),
+        ("Mod", "int64"),
+        ("Equal", "int64"),
+        ("LessOrEqual", "float16"),
+        ("Greater", "bfloat16"),
+        ("Pow", "int32"),
+        ("Pow", "float"),
+    ]:
         out = "bool" if op in ("And", "Or", "Xor", "Equal", "LessOrEqual", "Greater") else kind
         yield f"{kind} {op}", f"({kind}[9,17] x, {kind}[17] y) => ({out}[] z) {{ z = {op} (x, y) }}"
     numbers = {"float": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "double": 11, "bfloat16": 16}
     for row in rows(30, a=list(numbers), b=list(numbers), n=[5, 64, 1000]):
-        yield f"{row['a']} as {row['b']} {row['n']}", f"({row['a']}[{row['n']}] x) => ({row['b']}[] y) {{ y = Cast <to = {numbers[row['b']]}> (x) }}"
+        yield (
+            f"{row['a']} as {row['b']} {row['n']}",
+            f"({row['a']}[{row['n']}] x) => ({row['b']}[] y) {{ y = Cast <to = {numbers[row['b']]}> (x) }}",
+        )
 
 
 def moves() -> Graphs:
     """Transposes, gathers, scatters, slices, pads, joins."""
     kinds = ["float", "float", "bfloat16", "int8", "int64", "double", "bool"]
-    for row in rows(30, kind=kinds, order=["1,0", "0,2,1", "2,1,0", "1,2,0", "0,2,3,1", "0,3,1,2", "2,0,1", "0,1,3,2", "3,0,2,1", "0,2,1,3,4"], a=SIZES[:22], b=SIZES[:22], c=[1, 2, 3, 8, 16, 17], d=[1, 4, 5, 32], e=[2, 3]):
+    for row in rows(
+        30,
+        kind=kinds,
+        order=["1,0", "0,2,1", "2,1,0", "1,2,0", "0,2,3,1", "0,3,1,2", "2,0,1", "0,1,3,2", "3,0,2,1", "0,2,1,3,4"],
+        a=SIZES[:22],
+        b=SIZES[:22],
+        c=[1, 2, 3, 8, 16, 17],
+        d=[1, 4, 5, 32],
+        e=[2, 3],
+    ):
         shape = ",".join(str(row[key]) for key, _ in zip("abcde", row["order"].split(",")))
-        yield f"{row['kind']} {shape} turned to {row['order']}", f"({row['kind']}[{shape}] x) => ({row['kind']}[] y) {{ y = Transpose <perm = [{row['order']}]> (x) }}"
-    for row in rows(24, kind=kinds, index=["int32", "int64"], data=["50,64", "7,9,5", "1000,4", "4,5,33", "64,16,8"], indices=["1", "9", "2,3", "100"], axis=[0, 1, -1], constant=["i", "i", "w"]):
-        yield f"{row['kind']} {row['data']} at {row['index']} {row['indices']} along {row['axis']} {row['constant']}", f"({row['kind']}[{row['data']}] x, {row['index']}[{row['indices']}] {row['constant']}) => ({row['kind']}[] y) {{ y = Gather <axis = {row['axis']}> (x, {row['constant']}) }}"
-    for kind, data, indices, more in [("float", "4,6", "2,6", ""), ("int64", "4,6", "4,2", "axis = 1"), ("bfloat16", "3,4,5", "3,4,1", "axis = -1"), ("double", "9", "20", "")]:
-        yield f"{kind} elements {data} {indices}", f"({kind}[{data}] x, int32[{indices}] i) => ({kind}[] y) {{ y = GatherElements <{more}> (x, i) }}"
+        yield (
+            f"{row['kind']} {shape} turned to {row['order']}",
+            f"({row['kind']}[{shape}] x) => ({row['kind']}[] y) {{ y = Transpose <perm = [{row['order']}]> (x) }}",
+        )
+    for row in rows(
+        24,
+        kind=kinds,
+        index=["int32", "int64"],
+        data=["50,64", "7,9,5", "1000,4", "4,5,33", "64,16,8"],
+        indices=["1", "9", "2,3", "100"],
+        axis=[0, 1, -1],
+        constant=["i", "i", "w"],
+    ):
+        yield (
+            f"{row['kind']} {row['data']} at {row['index']} {row['indices']} along {row['axis']} {row['constant']}",
+            f"({row['kind']}[{row['data']}] x, {row['index']}[{row['indices']}] {row['constant']}) => ({row['kind']}[] y) {{ y = Gather <axis = {row['axis']}> (x, {row['constant']}) }}",
+        )
+    for kind, data, indices, more in [
+        ("float", "4,6", "2,6", ""),
+        ("int64", "4,6", "4,2", "axis = 1"),
+        ("bfloat16", "3,4,5", "3,4,1", "axis = -1"),
+        ("double", "9", "20", ""),
+    ]:
+        yield (
+            f"{kind} elements {data} {indices}",
+            f"({kind}[{data}] x, int32[{indices}] i) => ({kind}[] y) {{ y = GatherElements <{more}> (x, i) }}",
+        )
         for how in ("none", "add", "mul", "max", "min"):
             scatter = f'ScatterElements <reduction = "{how}"{", " * bool(more)}{more}>'
-            yield f"{kind} scattered {data} {indices} {how}", f"({kind}[{data}] x, int64[{indices}] i, {kind}[{indices}] u) => ({kind}[] y) {{ y = {scatter} (x, i, u) }}"
-    for kind, data, indices, dims in [("float", "4,5,6", "7,3", 0), ("int32", "2,5,6", "2,3,1", 1), ("bfloat16", "4,5,6", "3,2", 0), ("float", "2,3,4,4", "2,3,2", 1)]:
-        yield f"{kind} points {data} {indices} {dims}", f"({kind}[{data}] x, int64[{indices}] i) => ({kind}[] y) {{ y = GatherND <batch_dims = {dims}> (x, i) }}"
+            yield (
+                f"{kind} scattered {data} {indices} {how}",
+                f"({kind}[{data}] x, int64[{indices}] i, {kind}[{indices}] u) => ({kind}[] y) {{ y = {scatter} (x, i, u) }}",
+            )
+    for kind, data, indices, dims in [
+        ("float", "4,5,6", "7,3", 0),
+        ("int32", "2,5,6", "2,3,1", 1),
+        ("bfloat16", "4,5,6", "3,2", 0),
+        ("float", "2,3,4,4", "2,3,2", 1),
+    ]:
+        yield (
+            f"{kind} points {data} {indices} {dims}",
+            f"({kind}[{data}] x, int64[{indices}] i) => ({kind}[] y) {{ y = GatherND <batch_dims = {dims}> (x, i) }}",
+        )
     for how in ("none", "add", "max"):
-        yield f"scattered points {how}", f'(float[8,5,3] x, int64[6,2] i, float[6,3] u) => (float[] y) {{ y = ScatterND <reduction = "{how}"> (x, i, u) }}'
-    for row in rows(24, kind=kinds, shape=["9,20,7", "4,64", "1,3,16,16", "100"], begin=["0", "1", "2"], end=["3", "-1", "99999", "-2"], step=["1", "1", "2", "-1"], axis=[0, 1, -1]):
+        yield (
+            f"scattered points {how}",
+            f'(float[8,5,3] x, int64[6,2] i, float[6,3] u) => (float[] y) {{ y = ScatterND <reduction = "{how}"> (x, i, u) }}',
+        )
+    for row in rows(
+        24,
+        kind=kinds,
+        shape=["9,20,7", "4,64", "1,3,16,16", "100"],
+        begin=["0", "1", "2"],
+        end=["3", "-1", "99999", "-2"],
+        step=["1", "1", "2", "-1"],
+        axis=[0, 1, -1],
+    ):
         axis = row["axis"] % (row["shape"].count(",") + 1)
         begin, end = (row["end"], row["begin"]) if row["step"] == "-1" else (row["begin"], row["end"])
         parts = f"b = Constant <value_ints = [{begin}]> () e = Constant <value_ints = [{end}]> () a = Constant <value_ints = [{axis}]> () s = Constant <value_ints = [{row['step']}]> ()"
-        yield f"{row['kind']} {row['shape']} from {begin} to {end} by {row['step']} along {axis}", f"({row['kind']}[{row['shape']}] x) => ({row['kind']}[] y) {{ {parts} y = Slice (x, b, e, a, s) }}"
-    for row in rows(20, kind=["float", "bfloat16", "int64", "float"], shape=["2,5,9", "1,3,8,8", "33"], pads=[0, 1, 2, 3], more=[0, 0, 1, 4], mode=["constant", "constant", "edge", "reflect", "wrap"], value=["", ", c"]):
+        yield (
+            f"{row['kind']} {row['shape']} from {begin} to {end} by {row['step']} along {axis}",
+            f"({row['kind']}[{row['shape']}] x) => ({row['kind']}[] y) {{ {parts} y = Slice (x, b, e, a, s) }}",
+        )
+    for row in rows(
+        20,
+        kind=["float", "bfloat16", "int64", "float"],
+        shape=["2,5,9", "1,3,8,8", "33"],
+        pads=[0, 1, 2, 3],
+        more=[0, 0, 1, 4],
+        mode=["constant", "constant", "edge", "reflect", "wrap"],
+        value=["", ", c"],
+    ):
         rank = row["shape"].count(",") + 1
         pads = ",".join(str(p) for p in [0] * (rank - 1) + [row["pads"]] + [0] * (rank - 1) + [row["more"]])
         value = row["value"] if row["mode"] == "constant" else ""
-        given, pad = f"{row['kind']}[{row['shape']}] x, {row['kind']} w", f'{"c = Neg (w) " if value else ""}y = Pad <mode = "{row["mode"]}"> (x, p{value})'
-        yield f"{row['kind']} {row['shape']} padded {pads} {row['mode']}{value}", f"({given}) => ({row['kind']}[] y) {{ p = Constant <value_ints = [{pads}]> () {pad} }}"
+        given, pad = (
+            f"{row['kind']}[{row['shape']}] x, {row['kind']} w",
+            f'{"c = Neg (w) " if value else ""}y = Pad <mode = "{row["mode"]}"> (x, p{value})',
+        )
+        yield (
+            f"{row['kind']} {row['shape']} padded {pads} {row['mode']}{value}",
+            f"({given}) => ({row['kind']}[] y) {{ p = Constant <value_ints = [{pads}]> () {pad} }}",
+        )
     for row in rows(14, kind=kinds, axis=[0, 1, 2], a=[1, 2, 3, 16], b=[1, 5, 8], n=[2, 3, 6]):
         names = [f"x{i}" for i in range(row["n"])]
         joined = [[4, 6, 8] for _ in names]
         for i, sizes in enumerate(joined):
             sizes[row["axis"]] = row["a"] if i % 2 else row["b"]
         given = ", ".join(f"{row['kind']}[{','.join(map(str, sizes))}] {name}" for name, sizes in zip(names, joined, strict=True))
-        yield f"{row['kind']} {row['n']} joined at {row['axis']}, {row['a']} {row['b']}", f"({given}) => ({row['kind']}[] y) {{ y = Concat <axis = {row['axis']}> ({', '.join(names)}) }}"
-    for op, kind, x in [("DepthToSpace", "bfloat16", "1,16,5,6"), ("SpaceToDepth", "int8", "2,3,6,4"), ("DepthToSpace", "float", "1,36,3,3")]:
+        yield (
+            f"{row['kind']} {row['n']} joined at {row['axis']}, {row['a']} {row['b']}",
+            f"({given}) => ({row['kind']}[] y) {{ y = Concat <axis = {row['axis']}> ({', '.join(names)}) }}",
+        )
+    for op, kind, x in [
+        ("DepthToSpace", "bfloat16", "1,16,5,6"),
+        ("SpaceToDepth", "int8", "2,3,6,4"),
+        ("DepthToSpace", "float", "1,36,3,3"),
+    ]:
         size = 3 if "36" in x else 2
         mode = ', mode = "CRD"' if kind == "float" else ""
         yield f"{kind} {op} {x}", f"({kind}[{x}] x) => ({kind}[] y) {{ y = {op} <blocksize = {size}{mode}> (x) }}"
-    for shape, image, block, more in [("1,8,9", "4,4", "2,2", ""), ("2,12,16", "5,6", "2,3", ""), ("1,9,16", "4,4", "3,3", "pads = [1,1,1,1]"), ("1,4,4", "4,4", "2,2", "strides = [2,2]"), ("1,4,9", "5,5", "2,2", "dilations = [2,2]")]:
-        yield f"columns {shape} {image} {block}", f"(float[{shape}] x) => (float[] y) {{ i = Constant <value_ints = [{image}]> () b = Constant <value_ints = [{block}]> () y = Col2Im <{more}> (x, i, b) }}"
+    for shape, image, block, more in [
+        ("1,8,9", "4,4", "2,2", ""),
+        ("2,12,16", "5,6", "2,3", ""),
+        ("1,9,16", "4,4", "3,3", "pads = [1,1,1,1]"),
+        ("1,4,4", "4,4", "2,2", "strides = [2,2]"),
+        ("1,4,9", "5,5", "2,2", "dilations = [2,2]"),
+    ]:
+        yield (
+            f"columns {shape} {image} {block}",
+            f"(float[{shape}] x) => (float[] y) {{ i = Constant <value_ints = [{image}]> () b = Constant <value_ints = [{block}]> () y = Col2Im <{more}> (x, i, b) }}",
+        )
     yield "one hot", "(int64[3,4] i, float[2] v) => (float[] y) { d = Constant <value_int = 9> () y = OneHot (i, d, v) }"
     yield "eye", "(float[5,7] x) => (float[] y) { e = EyeLike <k = 1> (x) y = Add (e, x) }"
-    yield "split", "(bfloat16[4,30] x) => (bfloat16[] a, bfloat16[] b, bfloat16[] c) { a, b, c = Split <axis = 1, num_outputs = 3> (x) }"
+    yield (
+        "split",
+        "(bfloat16[4,30] x) => (bfloat16[] a, bfloat16[] b, bfloat16[] c) { a, b, c = Split <axis = 1, num_outputs = 3> (x) }",
+    )
     yield "expanded", "(int64[3,1,4] x) => (int64[] y) { s = Constant <value_ints = [2,3,5,4]> () y = Expand (x, s) }"
 
 
 def pools() -> Graphs:
     """Pools and resizes of images as they stand."""
-    for row in rows(44, kind=["float", "float", "float", "bfloat16", "float16"], op=["MaxPool", "AveragePool", "AveragePool", "LpPool", "MaxPool"], c=[1, 3, 16, 17, 64], h=[1, 5, 7, 8, 14, 33], w=[4, 7, 8, 16, 31],
-                    k=["2,2", "3,3", "1,3", "5,5", "3,2"], s=["1,1", "2,2", "3,3", "1,2"], p=[0, 1], ceil=[0, 0, 1], d=["", "", "dilations = [2,2]"], count=[0, 1]):
+    for row in rows(
+        44,
+        kind=["float", "float", "float", "bfloat16", "float16"],
+        op=["MaxPool", "AveragePool", "AveragePool", "LpPool", "MaxPool"],
+        c=[1, 3, 16, 17, 64],
+        h=[1, 5, 7, 8, 14, 33],
+        w=[4, 7, 8, 16, 31],
+        k=["2,2", "3,3", "1,3", "5,5", "3,2"],
+        s=["1,1", "2,2", "3,3", "1,2"],
+        p=[0, 1],
+        ceil=[0, 0, 1],
+        d=["", "", "dilations = [2,2]"],
+        count=[0, 1],
+    ):
         kh, kw = (int(k) for k in row["k"].split(","))
         p = min(row["p"], kh - 1, kw - 1)
         if row["h"] + 2 * p < kh * (2 if row["d"] else 1) or row["w"] + 2 * p < kw * (2 if row["d"] else 1):
@@ -310,23 +687,46 @@ def pools() -> Graphs:
         if row["op"] == "AveragePool":
             attributes += f", count_include_pad = {row['count']}"
         x = f"2,{row['c']},{row['h']},{row['w']}"
-        yield f"{row['kind']} {row['op']} of {x}, {attributes}", f"({row['kind']}[{x}] x) => ({row['kind']}[] y) {{ y = {row['op']} <{attributes}> (x) }}"
+        yield (
+            f"{row['kind']} {row['op']} of {x}, {attributes}",
+            f"({row['kind']}[{x}] x) => ({row['kind']}[] y) {{ y = {row['op']} <{attributes}> (x) }}",
+        )
     for op in ("MaxPool", "AveragePool"):
-        yield f"{op} 1-D", f"(float[2,9,50] x) => (float[] y) {{ y = {op} <kernel_shape = [4], strides = [2], pads = [1,2]> (x) }}"
+        yield (
+            f"{op} 1-D",
+            f"(float[2,9,50] x) => (float[] y) {{ y = {op} <kernel_shape = [4], strides = [2], pads = [1,2]> (x) }}",
+        )
         yield f"{op} 3-D", f"(float[1,4,5,6,7] x) => (float[] y) {{ y = {op} <kernel_shape = [2,3,2], strides = [1,2,2]> (x) }}"
-    yield "positions of pool", "(float[1,4,8,8] x) => (float[] y, int64[] i) { y, i = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x) }"
+    yield (
+        "positions of pool",
+        "(float[1,4,8,8] x) => (float[] y, int64[] i) { y, i = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x) }",
+    )
     coordinates = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
-    for row in rows(40, kind=["float", "float", "bfloat16", "uint8"], mode=["nearest", "linear", "linear", "cubic"], where=coordinates, near=["round_prefer_floor", "floor", "ceil", "round_prefer_ceil"],
-                    x=["1,4,5,7", "2,16,8,8", "1,3,13,2"], sizes=["10,14", "16,16", "5,3", "26,9", "24,24", "1,1"], anti=[0, 0, 0, 1]):
+    for row in rows(
+        40,
+        kind=["float", "float", "bfloat16", "uint8"],
+        mode=["nearest", "linear", "linear", "cubic"],
+        where=coordinates,
+        near=["round_prefer_floor", "floor", "ceil", "round_prefer_ceil"],
+        x=["1,4,5,7", "2,16,8,8", "1,3,13,2"],
+        sizes=["10,14", "16,16", "5,3", "26,9", "24,24", "1,1"],
+        anti=[0, 0, 0, 1],
+    ):
         if row["kind"] == "uint8" and row["mode"] != "nearest":
             continue
         near = f', nearest_mode = "{row["near"]}"' if row["mode"] == "nearest" else ", antialias = 1" if row["anti"] else ""
         sizes = ",".join([*row["x"].split(",")[:2], row["sizes"]])
-        yield f"{row['kind']} {row['x']} to {sizes}, {row['mode']} {row['where']}{near}", f'({row["kind"]}[{row["x"]}] x) => ({row["kind"]}[] y) {{ s = Constant <value_ints = [{sizes}]> () y = Resize <mode = "{row["mode"]}", coordinate_transformation_mode = "{row["where"]}"{near}> (x, , , s) }}'
+        yield (
+            f"{row['kind']} {row['x']} to {sizes}, {row['mode']} {row['where']}{near}",
+            f'({row["kind"]}[{row["x"]}] x) => ({row["kind"]}[] y) {{ s = Constant <value_ints = [{sizes}]> () y = Resize <mode = "{row["mode"]}", coordinate_transformation_mode = "{row["where"]}"{near}> (x, , , s) }}',
+        )
     for kind in ("float", "bfloat16"):
         for size in (3, 5):
             for c in (4, 16, 19):
-                yield f"{kind} LRN {size} {c}", f"({kind}[1,{c},6,7] x) => ({kind}[] y) {{ y = LRN <size = {size}, alpha = 0.01, beta = 0.5, bias = 2.0> (x) }}"
+                yield (
+                    f"{kind} LRN {size} {c}",
+                    f"({kind}[1,{c},6,7] x) => ({kind}[] y) {{ y = LRN <size = {size}, alpha = 0.01, beta = 0.5, bias = 2.0> (x) }}",
+                )
         for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"):
             for x in ("1,64,7,7", "2,5,1,1", "1,3,100"):
                 yield f"{kind} {op} {x}", f"({kind}[{x}] x) => ({kind}[] y) {{ y = {op} (x) }}"
@@ -341,7 +741,10 @@ def rarer() -> Graphs:
                 yield f"{kind} to the power of {exponent}", f"({kind}[5,33] x) => ({kind}[] y) {{ {power} }}"
     for kind in ("uint8", "uint16", "uint32", "uint64"):
         for way in ("LEFT", "RIGHT"):
-            yield f"{kind} shifted {way}", f'({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = BitShift <direction = "{way}"> (x, y) }}'
+            yield (
+                f"{kind} shifted {way}",
+                f'({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = BitShift <direction = "{way}"> (x, y) }}',
+            )
     for kind in ("uint8", "int8", "int32", "int64"):
         yield f"{kind} BitwiseNot", f"({kind}[40] x) => ({kind}[] y) {{ y = BitwiseNot (x) }}"
         yield f"{kind} Mod", f"({kind}[40] x, {kind}[40] y) => ({kind}[] z) {{ z = Mod (x, y) }}"
@@ -361,9 +764,23 @@ def rarer() -> Graphs:
         yield f"shrunk {more}", f"(float[40] x) => (float[] y) {{ y = Shrink <{more}> (x) }}"
     yield "remainder", "(float[40] x, float[40] y) => (float[] z) { z = Mod <fmod = 1> (x, y) }"
     for kind in ("float", "bfloat16"):
-        for text, x, y in [("ab,bc->ac", "5,33", "33,8"), ("bij,bjk->bik", "3,5,16", "3,16,9"), ("bhid,bhjd->bhij", "2,3,8,16", "2,3,9,16"), ("bij,bij->b", "3,5,7", "3,5,7"), ("ij,kj->ki", "5,6", "7,6"),
-                           ("bihd,bjhd->bhij", "2,8,3,16", "2,9,3,16"), ("ijk,k->ij", "3,4,5", "5"), ("i,j->ij", "8", "9"), ("abc,cd->abd", "2,3,16", "16,8"), ("bhij,bjhd->bihd", "2,3,8,9", "2,9,3,16"), ("ij,ij->ij", "4,5", "4,5")]:
-            yield f"{kind} {text}", f'({kind}[{x}] x, {kind}[{y}] y) => ({kind}[] z) {{ z = Einsum <equation = "{text}"> (x, y) }}'
+        for text, x, y in [
+            ("ab,bc->ac", "5,33", "33,8"),
+            ("bij,bjk->bik", "3,5,16", "3,16,9"),
+            ("bhid,bhjd->bhij", "2,3,8,16", "2,3,9,16"),
+            ("bij,bij->b", "3,5,7", "3,5,7"),
+            ("ij,kj->ki", "5,6", "7,6"),
+            ("bihd,bjhd->bhij", "2,8,3,16", "2,9,3,16"),
+            ("ijk,k->ij", "3,4,5", "5"),
+            ("i,j->ij", "8", "9"),
+            ("abc,cd->abd", "2,3,16", "16,8"),
+            ("bhij,bjhd->bihd", "2,3,8,9", "2,9,3,16"),
+            ("ij,ij->ij", "4,5", "4,5"),
+        ]:
+            yield (
+                f"{kind} {text}",
+                f'({kind}[{x}] x, {kind}[{y}] y) => ({kind}[] z) {{ z = Einsum <equation = "{text}"> (x, y) }}',
+            )
         yield f"{kind} traced", f'({kind}[4,5,6] x) => ({kind}[] z) {{ z = Einsum <equation = "ijk->ki"> (x) }}'
     for m, depth, n in [(9, 48, 32), (1, 64, 64), (33, 64, 96), (2, 32, 16)]:
         for bias in (0, 1):
@@ -372,9 +789,21 @@ def rarer() -> Graphs:
                 parts += f"p{name} = MatMul (x, w{name}) b{name} = {f'Add (p{name}, w1)' if bias else f'Identity (p{name})'} r{name} = Reshape (b{name}, s) t{name} = Transpose <perm = [1,0,2]> (r{name}) "
             parts += "u = Transpose <perm = [0,2,1]> (tk) m = MatMul (tq, u) p = Softmax (m) y = MatMul (p, tv)"
             weights = _ones("wq", "wk", "wv", kind="float", sizes=f"{depth},{n}")
-            yield f"projections of {m}x{depth} to {n}, {bias}", f"(float[{m},{depth}] x{weights}, float[{n}] w1) => (float[] y) {{ {parts} }}"
-    for more, k in [("", 3), ("strides = [2,2,2]", 3), ("pads = [1,1,1,1,1,1]", 3), ("dilations = [2,1,1]", 2), ("strides = [1,2,2], pads = [0,1,1,0,1,1]", 2)]:
-        yield f"volumes of any size {more} {k}", f"(float[N,4,D,H,W] x, float[6,4,{k},{k},{k}] w, float[6] w1) => (float[] y) {{ y = Conv <{more}> (x, w, w1) }}"
+            yield (
+                f"projections of {m}x{depth} to {n}, {bias}",
+                f"(float[{m},{depth}] x{weights}, float[{n}] w1) => (float[] y) {{ {parts} }}",
+            )
+    for more, k in [
+        ("", 3),
+        ("strides = [2,2,2]", 3),
+        ("pads = [1,1,1,1,1,1]", 3),
+        ("dilations = [2,1,1]", 2),
+        ("strides = [1,2,2], pads = [0,1,1,0,1,1]", 2),
+    ]:
+        yield (
+            f"volumes of any size {more} {k}",
+            f"(float[N,4,D,H,W] x, float[6,4,{k},{k},{k}] w, float[6] w1) => (float[] y) {{ y = Conv <{more}> (x, w, w1) }}",
+        )
     gap = "s = Shape <start = 1, end = 2> (x) d = Constant <value_ints = [4]> () m = Mod (s, d) g = Sub (d, m) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, o, o, o, g, o)"
     same = "s = Shape <start = 1, end = 2> (x) d = Constant <value_ints = [64]> () g = Sub (d, s) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, o, o, o, g, o)"
     both = "s = Shape <start = 1, end = 2> (x) o = Constant <value_ints = [0]> () p = Concat <axis = 0> (o, s, o, o, s, o)"
@@ -382,29 +811,77 @@ def rarer() -> Graphs:
         for mode in ("constant", "edge", "reflect", "wrap"):
             yield f"padded {name}, {mode}", f'(float[B,T,8] x) => (float[] y) {{ {text} y = Pad <mode = "{mode}"> (x, p) }}'
     for text in ("Tile (x, c)", "Expand (x, c)", "Reshape (x, c)", "ConstantOfShape (c)"):
-        yield f"{text} by sizes", f"(float[1,T,8] x, float[B,T] v) => (float[] y) {{ s = Shape <start = 0, end = 1> (v) t = Shape <start = 1> (x) o = Constant <value_ints = [1]> () c = Concat <axis = 0> (s, {'o, o' if 'Tile' in text else 't'}) y = {text} }}"
+        yield (
+            f"{text} by sizes",
+            f"(float[1,T,8] x, float[B,T] v) => (float[] y) {{ s = Shape <start = 0, end = 1> (v) t = Shape <start = 1> (x) o = Constant <value_ints = [1]> () c = Concat <axis = 0> (s, {'o, o' if 'Tile' in text else 't'}) y = {text} }}",
+        )
     for kind in ("float", "int32", "int64", "uint8"):
         for x, k, largest in [("3,100", 1, 1), ("3,100", 7, 0), ("1,1000", 100, 1), ("64,33", 33, 1)]:
-            yield f"{kind} best {k} of {x} {largest}", f"({kind}[{x}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <largest = {largest}> (x, k) }}"
-    for row in rows(24, batch=[1, 2], groups=[1, 2, 3], each=[1, 2, 3, 8], n=[1, 2, 5, 6], room=[16, 40, 128, 600], depth=[8, 16, 20, 33, 64, 128], window=[0, 0, 5, 19]):
+            yield (
+                f"{kind} best {k} of {x} {largest}",
+                f"({kind}[{x}] x) => ({kind}[] v, int64[] i) {{ k = Constant <value_ints = [{k}]> () v, i = TopK <largest = {largest}> (x, k) }}",
+            )
+    for row in rows(
+        24,
+        batch=[1, 2],
+        groups=[1, 2, 3],
+        each=[1, 2, 3, 8],
+        n=[1, 2, 5, 6],
+        room=[16, 40, 128, 600],
+        depth=[8, 16, 20, 33, 64, 128],
+        window=[0, 0, 5, 19],
+    ):
         yield f"cached {','.join(str(row[key]) for key in ('batch', 'groups', 'each', 'n', 'room', 'depth', 'window'))}", ""
 
 
 def of_gpus() -> Graphs:
     """Products, convolutions and attention for GPUs, mostly on tensor cores."""
     halves = ["bfloat16", "float16"]
-    for row in rows(40, kind=[*halves, "float", "float"], m=[1, 16, 33, 64, 128, 200, 512, 2048], k=[16, 31, 64, 100, 256, 512], n=[8, 40, 64, 128, 300, 512], heads=["", "", "2,12,"]):
+    for row in rows(
+        40,
+        kind=[*halves, "float", "float"],
+        m=[1, 16, 33, 64, 128, 200, 512, 2048],
+        k=[16, 31, 64, 100, 256, 512],
+        n=[8, 40, 64, 128, 300, 512],
+        heads=["", "", "2,12,"],
+    ):
         kind, m, k, n, heads = row["kind"], row["m"], row["k"], row["n"], row["heads"]
         other = "y" if heads else "w"
-        yield f"{kind} {heads}{m}x{k}x{n}", f"({kind}[{heads}{m},{k}] x, {kind}[{heads}{k},{n}] {other}) => ({kind}[] z) {{ z = MatMul (x, {other}) }}"
-    for row in rows(24, kind=[*halves, "float"], ins=[3, 16, 33, 64, 128], outs=[8, 24, 64, 256], size=[7, 14, 28, 56], k=[1, 3, 3, 5], s=[1, 1, 2]):
+        yield (
+            f"{kind} {heads}{m}x{k}x{n}",
+            f"({kind}[{heads}{m},{k}] x, {kind}[{heads}{k},{n}] {other}) => ({kind}[] z) {{ z = MatMul (x, {other}) }}",
+        )
+    for row in rows(
+        24,
+        kind=[*halves, "float"],
+        ins=[3, 16, 33, 64, 128],
+        outs=[8, 24, 64, 256],
+        size=[7, 14, 28, 56],
+        k=[1, 3, 3, 5],
+        s=[1, 1, 2],
+    ):
         x, w = f"2,{row['ins']},{row['size']},{row['size']}", f"{row['outs']},{row['ins']},{row['k']},{row['k']}"
-        yield f"{row['kind']} {x} by {w}, {row['s']}", f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <strides = [{row['s']},{row['s']}]> (x, w) }}"
-    for row in rows(36, kind=halves, heads=["1", "3", "32"], m=[16, 17, 33, 64, 128, 300], n=[16, 31, 64, 100, 128, 500], d=[16, 17, 31, 32, 40, 64, 96, 128], masked=["a = Identity (s)", "a = Add (s, mask)", "a = Where (b, s, low)", "a = Mul (s, w)"], guard=[0, 0, 1]):
+        yield (
+            f"{row['kind']} {x} by {w}, {row['s']}",
+            f"({row['kind']}[{x}] x, {row['kind']}[{w}] w) => ({row['kind']}[] y) {{ y = Conv <strides = [{row['s']},{row['s']}]> (x, w) }}",
+        )
+    for row in rows(
+        36,
+        kind=halves,
+        heads=["1", "3", "32"],
+        m=[16, 17, 33, 64, 128, 300],
+        n=[16, 31, 64, 100, 128, 500],
+        d=[16, 17, 31, 32, 40, 64, 96, 128],
+        masked=["a = Identity (s)", "a = Add (s, mask)", "a = Where (b, s, low)", "a = Mul (s, w)"],
+        guard=[0, 0, 1],
+    ):
         kind, heads, n, d = row["kind"], row["heads"], row["n"], row["d"]
         guard = "i = IsNaN (p) g = Where (i, w1, p) y = MatMul (g, v)" if row["guard"] else "y = MatMul (p, v)"
         given = f"{kind}[1,{heads},{row['m']},{d}] q, {kind}[1,{heads},{n},{d}] k, {kind}[1,{heads},{n},{d}] v, {kind}[{row['m']},{n}] mask, bool[1,{n}] b, {kind}[1] w, {kind}[1] low"
         if row["guard"]:
             guard = f"zero = Sub (w, w) {guard.replace('w1', 'zero')}"
         text = f"t = Transpose <perm = [0,1,3,2]> (k) s = MatMul (q, t) {row['masked']} p = Softmax (a) {guard}"
-        yield f"{kind} attention of {heads} heads, {row['m']} {n} {d} {row['masked'][4:7]} {row['guard']}", f"({given}) => ({kind}[] y) {{ {text} }}"
+        yield (
+            f"{kind} attention of {heads} heads, {row['m']} {n} {d} {row['masked'][4:7]} {row['guard']}",
+            f"({given}) => ({kind}[] y) {{ {text} }}",
+        )
