@@ -1,6 +1,6 @@
 """Mutation testing: small changes to the product's code, drawn by chance, each of which some test has to notice.
 
-    python -m tests.mutants --map                    record which tests run which lines (the quick tests once, under coverage)
+    python -m tests.mutants --map                    record which tests run which lines (once, under coverage)
     python -m tests.mutants --map --tests tests/cli  record these tests once more, as they are now
     python -m tests.mutants --count 150              draw so many changes, run the tests of each, list those that nobody noticed
     python -m tests.mutants --at passes/bulky.py:31  all changes of one line (with --tests: held against these tests)
@@ -287,7 +287,8 @@ class Map:
 
 
 def record(tests: Sequence[str]) -> None:
-    """Run the quick tests under coverage, each line with the tests that ran it."""
+    """Run tests under coverage, each line with the tests that ran it: the quick ones, and all cases of those that compare with
+    kept lines."""
     MAPS.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     data = MAPS / f"{commit}-{time.time_ns()}"
@@ -455,7 +456,7 @@ class Trials:
     def _failing_anew(self, tests: Sequence[str]) -> tuple[Sequence[str], int]:
         """Tests one of which fails in a new process, in which all modules are imported again."""
         for batch in filter(None, (tests[:FIRST], tests[FIRST:])):
-            options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={HOME / 'temporary'}"]
+            options = ["-q", "-x", "-m", "", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={HOME / 'temporary'}"]
             command = [sys.executable, "-m", "pytest", *options, *batch]
             with open(HOME / "output", "w") as output:
                 run = subprocess.Popen(command, cwd=TREE, stdout=output, stderr=output, start_new_session=True)
@@ -512,7 +513,7 @@ def tried(chosen: Mapping[Mutant, Sequence[str]]) -> dict[Mutant, str]:
     sys.path[0] = os.environ["PYTHONPATH"] = str(TREE)
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
-    options = ["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-header", f"--basetemp={HOME / 'temporary'}"]
+    options = ["-q", "-s", "-m", "", "-n", "0", "-p", "no:cacheprovider", "--no-header", f"--basetemp={HOME / 'temporary'}"]
     if files:
         pytest.main([*options, *files], plugins=[trials])
     return trials.unnoticed
@@ -548,6 +549,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tests = asked.tests.split(",") if asked.tests else None
     if asked.map or not (tests or any(MAPS.glob("*-*"))):
         record(tests or ["tests"])
+        if not tests:
+            record(["-m", "", *[path.as_posix() for path in sorted(Path("tests").rglob("test_*.py")) if KEPT.match(f"{path}::")]])
         if asked.map:
             return 0
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
