@@ -1,88 +1,92 @@
-"""The least sizes that the values of a graph may have while every input of the graph has elements.
+"""Lower bounds of the sizes of a graph's values while every input of the graph has elements.
 
-Sizes that are symbols are not believed, since a file may claim them: what an op makes follows from what it reads."""
+Symbols that a file states are not believed: the sizes of an op's results follow from those of its operands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
+from partita.graph.symbols import least, symbol
 from partita.graph.types import TensorType
 from partita.passes import apply_pass
 from partita.passes.deciding import COUNTING, deciding, follows_from_sizes
 from partita.passes.infer import without_declared
+from partita.passes.infer.reading import Reading
 
 Sizes = tuple[int, ...]
-"""The least size in each dimension; 0 where nothing is known of one."""
-
-_LARGE = 1 << 31
-
-_BROADCAST = ops("unary", "broadcast", "softmax") | {"CumSum", "Dropout", "Identity"}
-"""Ops whose first output has the sizes of all that they read, broadcast."""
-
-_LIKE_THE_FIRST = ops("norm", "quantizing") | frozenset(
-    "CastLike ReverseSequence Scatter ScatterElements ScatterND Trilu".split()
-)
-"""Ops whose first output has the sizes of the first value that they read."""
-
-_KEEPING = frozenset(
-    "Concat DepthToSpace Einsum Gather GatherElements GatherND MatMulInteger QLinearMatMul SpaceToDepth Transpose".split()
-) | ops("reduction", "arg_reduction", "global_pool", "recurrent", "matmul", "reshape")
-"""Further ops that make something with elements of things that have elements."""
-
-_WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
+"""The lower bound of each dimension."""
 
 _WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 """The number of the input that holds a convolution's weights."""
 
 
+_KEEPING = ops(*"unary broadcast reduction arg_reduction global_pool softmax norm quantizing matmul reshape".split())
+"""The ops whose first result has elements wherever all operands have."""
+
+
 def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes]:
-    """The least sizes of each tensor whose rank is known. Linear. `resized`: the engine raises an error where a Resize is given a
-    size of zero."""
-    least: dict[NodeEntry, Sizes] = {}
-    inferred = _inferred_types(graph)
+    """The lower bounds of each tensor of known rank. `resized`: the engine raises an error where a Resize is given a size of
+    zero."""
+    bounds: dict[NodeEntry, Sizes] = {}
+    read = _sizes_read(graph)
     for node in graph.nodes:
         for index, entry in enumerate(node.outputs):
-            known = entry.type
-            if not entry.name or not isinstance(known, TensorType) or known.shape is None:
+            if not entry.name or not isinstance(entry.type, TensorType) or entry.type.shape is None:
                 continue
-            sizes = (1,) * len(known.shape) if node.is_variable else _made(node, index, least, resized)
-            if sizes is None or len(sizes) != len(known.shape):
-                sizes = (0,) * len(known.shape)
-            least[entry] = _at_least(sizes, inferred.get(entry))
-    return least
+            sizes = read.get(entry, ())
+            if len(sizes) != len(entry.type.shape):
+                sizes = (0,) * len(entry.type.shape)
+            is_filled = 0 in sizes and _keeps_elements(node, index, resized) and all(has_elements(e, bounds) for e in node.reads)
+            bounds[entry] = tuple([max(size, 1) for size in sizes]) if is_filled else sizes
+    return bounds
 
 
-def _at_least(sizes: Sizes, inferred: object) -> Sizes:
-    """Sizes of a type that was inferred are what they are."""
-    if not isinstance(inferred, TensorType) or inferred.shape is None or len(inferred.shape) != len(sizes):
-        return sizes
-    return tuple([size if isinstance(size, int) else low for size, low in zip(inferred.shape, sizes)])
-
-
-def _inferred_types(graph: Graph) -> Mapping[NodeEntry, object]:
-    """The types that follow from those of the inputs; others, which a file may state, are not believed."""
-    if all(map(_follows, graph.nodes)):
-        return {entry: entry.type for node in graph.nodes for entry in node.outputs}
+def _sizes_read(graph: Graph) -> Mapping[NodeEntry, Sizes]:
+    """The bounds that follow from the rules of ops."""
+    believed = graph
+    if not all(map(_follows, graph.nodes)):
+        believed = without_declared(graph, frozenset())
+        with suppress(PartitaError):  # What the file states hid an error, which is one of each run.
+            believed = apply_pass(believed, "InferShape", verify=False, strict=False)
     try:
-        inferred = apply_pass(without_declared(graph, frozenset()), "InferShape", verify=False, strict=False)
-    except PartitaError:  # what is stated hid an error, which running the model tells
-        return {node[0]: node[0].type for node in graph.inputs}
-    pairs = zip(graph.nodes, inferred.nodes, strict=True)
-    return {entry: typed.type for node, other in pairs for entry, typed in zip(node.outputs, other.outputs, strict=True)}
+        reading = Reading(believed, [_filled(node) for node in graph.inputs], exact=True)
+    except PartitaError:  # The sizes contradict each other: no run makes anything.
+        return {}
+    nodes = zip(graph.nodes, believed.nodes, strict=True)
+    pairs = [(entry, reading.sizes(other)) for node, same in nodes for entry, other in zip(node.outputs, same.outputs)]
+    return {entry: tuple([max(least(size) or 0, 0) for size in sizes]) for entry, sizes in pairs if sizes is not None}
+
+
+def _filled(node: Node) -> tuple[Any, ...] | None:
+    """The sizes of an input, of which each has a symbol of its own, and is 1 or more."""
+    shape = node[0].type.shape if isinstance(node[0].type, TensorType) else None
+    if shape is None:
+        return None
+    return tuple([size if isinstance(size, int) else symbol(f"{node.name}[{d}]") + 1 for d, size in enumerate(shape)])
 
 
 def _follows(node: Node) -> bool:
-    """Do the sizes of the results surely follow from sizes that are fixed?"""
+    """True if the sizes of the results surely follow from static sizes."""
     if node.is_variable:
         return isinstance(node[0].type, TensorType) and node[0].type.is_static
     if node.domain or node.bodies or node.is_call or node.op in COUNTING:
         return False
     return all(map(follows_from_sizes, deciding(node)))
+
+
+def _keeps_elements(node: Node, index: int, resized: bool) -> bool:
+    """True if the result has elements wherever all operands have."""
+    if node.domain or node.bodies or node.is_call or not node.reads:
+        return False
+    if node.op == "Resize":
+        return resized and len(node.inputs) > 3 and node.inputs[3] is not None
+    return index == 0 and node.op in _KEEPING
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
@@ -109,147 +113,3 @@ def kernel_of(node: Node) -> Sequence[int] | None:
     weights = node.inputs[slot].type  # type: ignore[union-attr]
     is_known = isinstance(weights, TensorType) and weights.is_static
     return weights.shape[2:] if is_known else None  # type: ignore[union-attr, index, return-value]
-
-
-def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], resized: bool) -> Sizes | None:
-    """The least sizes of an output; None where nothing is known of it."""
-    if node.domain or node.bodies or node.is_call or any(entry not in least for entry in node.reads) or not node.reads:
-        return None
-    read, op = [least[entry] for entry in node.reads], str(node.op)
-    rule = _RULES.get(op)
-    if resized and op == "Resize" and len(node.inputs) > 3 and node.inputs[3] is not None and 0 not in read[0]:
-        return (1,) * len(read[0])
-    if rule is not None:
-        return rule(node, read)
-    if index == 0 and (op in _LIKE_THE_FIRST or "broadcast" in node.attrs):  # So ops broadcast below opset 7, to the first.
-        return read[0]
-    if index == 0 and op in _BROADCAST:
-        return _together(read)
-    if op in _KEEPING and all(0 not in sizes for sizes in read):
-        kind = node.output_types[index]
-        return (1,) * len(kind.shape or ()) if isinstance(kind, TensorType) else None
-    return None
-
-
-def _together(read: Sequence[Sizes]) -> Sizes:
-    columns = zip_longest(*[sizes[::-1] for sizes in read], fillvalue=1)
-    return tuple([0 if 0 in column else max(column) for column in columns][::-1])
-
-
-def _slid(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """A convolution or a pool: the number of images, the channels, and how often the window fits."""
-    kernel = kernel_of(node)
-    if kernel is None or len(read[0]) != len(kernel) + 2:
-        return None
-    short, strides = shortfalls(node, kernel), node.attrs.get("strides") or (1,) * len(kernel)
-    if short is None:
-        is_same = str(node.attrs["auto_pad"]).startswith("SAME")
-        fits = [min(size, 1) if is_same else 0 for size in read[0][2:]]
-    else:
-        fits = [max(0, (size - less) // step + 1) for size, less, step in zip(read[0][2:], short, strides)]
-    channels = read[_WEIGHTS[str(node.op)]][0] if node.op in _WEIGHTS else read[0][1]
-    return (read[0][0], channels, *fits)
-
-
-def _transposed(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """A transposed convolution: a window for each element, less the padding."""
-    kernel, attrs = kernel_of(node), node.attrs
-    short = None if kernel is None else shortfalls(node, kernel)
-    if kernel is None or short is None or "output_shape" in attrs or len(read[0]) != len(kernel) + 2:
-        return None
-    ones = (1,) * len(kernel)
-    steps = zip(read[0][2:], attrs.get("strides") or ones, short, attrs.get("output_padding") or (0,) * len(kernel))
-    grown = [max(0, (size - 1) * stride + less + more) if size else 0 for size, stride, less, more in steps]
-    return (read[0][0], read[1][1] * int(attrs.get("group", 1)), *grown)
-
-
-def _along_an_axis(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """As many as before in all dimensions but one."""
-    axis = int(node.attrs.get("axis", -1 if node.op == "TopK" else 0))
-    return _with(read[0], {axis: 0})
-
-
-def _sliced(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """As many as before in the dimensions that are not named, and in the others what constants leave of them."""
-    starts, ends, axes, steps = [_numbers(node, i, name) for i, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
-    if axes is None and starts is not None and not _is_computed(node, 3):
-        axes = tuple(range(len(starts)))
-    if axes is None:
-        return None
-    if starts is None or ends is None or _is_computed(node, 4):
-        return _with(read[0], dict.fromkeys(axes, 0))
-    bounds = zip(axes, starts, ends, steps or (1,) * len(starts))
-    left = {axis: _left(read[0][axis], bound) for axis, *bound in bounds if -len(read[0]) <= axis < len(read[0])}
-    return _with(read[0], left)
-
-
-def _left(size: int, bound: Sequence[int]) -> int:
-    """How many of at least so many are left. Where a start counts from the end and an end does not, more may leave fewer."""
-    start, end, step = bound
-    if step <= 0 or (start < 0 <= end < _LARGE - 1):
-        return 0
-    return len(range(*slice(start, end, step).indices(size)))
-
-
-def _repeated(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """Tile and Expand by constants."""
-    values = _numbers(node, 1, "repeats" if node.op == "Tile" else "shape")
-    if values is None:
-        return None
-    if node.op == "Expand":
-        return _together([read[0], values])
-    return tuple([size * more for size, more in zip(read[0], values)]) if len(values) == len(read[0]) else None
-
-
-def _with(sizes: Sizes, other: Mapping[int, int]) -> Sizes | None:
-    """The sizes with others at these dimensions."""
-    rank = len(sizes)
-    if not all(-rank <= dim < rank for dim in other):
-        return None
-    chosen = {dim % rank: size for dim, size in other.items()}
-    return tuple([chosen.get(dim, size) for dim, size in enumerate(sizes)])
-
-
-def _is_computed(node: Node, slot: int) -> bool:
-    entry = node.inputs[slot] if len(node.inputs) > slot else None
-    return entry is not None and entry.node.value is None
-
-
-def _numbers(node: Node, slot: int, name: str) -> Sizes | None:
-    """The constant integers of an input, or of the attribute that older opsets have instead."""
-    entry = node.inputs[slot] if len(node.inputs) > slot else None
-    given = node.attrs.get(name) if entry is None else entry.node.value
-    return None if given is None else tuple([int(number) for number in given])
-
-
-def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """Each dimension with what a constant, or an attribute, adds to it. Padding of chosen axes is not looked at."""
-    given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("pads")
-    sizes, axes = read[0], node.inputs[3] if len(node.inputs) > 3 else None
-    if given is None or axes is not None or len(given) != 2 * len(sizes):
-        return None
-    added = [int(pad) for pad in given]
-    return tuple([max(0, size + a + b) for size, a, b in zip(sizes, added, added[len(sizes) :])])
-
-
-def _scaled(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """By scales that are constant; the new sizes of other resizes decide themselves."""
-    scales = node.inputs[-1]
-    if "axes" in node.attrs or (node.op == "Resize" and len(node.inputs) != 3):
-        return None
-    values = None if scales is None else scales.node.value
-    if values is None or len(values) != len(read[0]):
-        return None
-    return tuple([int(min(size * float(scale), _LARGE)) if scale > 0 else 0 for size, scale in zip(read[0], values)])
-
-
-_RULES: Mapping[str, Callable[[Node, Sequence[Sizes]], Sizes | None]] = {
-    **dict.fromkeys(_WINDOWED, _slid),
-    **dict.fromkeys(("Expand", "Tile"), _repeated),
-    **dict.fromkeys(("Split", "TopK"), _along_an_axis),
-    "ConvTranspose": _transposed,
-    "Pad": _padded,
-    "Resize": _scaled,
-    "Slice": _sliced,
-    "Upsample": _scaled,
-}

@@ -52,11 +52,12 @@ def reshape(c: Context) -> Sequence[Sizes]:
         is_known = False
     if not is_known:
         are_stated = [isinstance(size, int) and size >= 0 for size in target]
-        return [tuple([wanted[d] if is_stated else c.unknown(f"size {d}") for d, is_stated in enumerate(are_stated)])]  # type: ignore[misc]
+        low = int(c.reading.is_exact and is_at_least(math.prod(data), 1) is True)  # Elements are not lost.
+        return [tuple([wanted[d] if is_stated else c.unknown(f"size {d}") + low for d, is_stated in enumerate(are_stated)])]  # type: ignore[misc]
     if open_ones:
         others: list[AnySize] = [size for d, size in enumerate(wanted) if d not in open_ones]  # type: ignore[misc]
         c.at_least(math.prod(others), 1, "the sizes beside the one that is left open and 1")
-        wanted[open_ones[0]] = math.prod(data) // math.prod(others)
+        wanted[open_ones[0]] = c.some(math.prod(data) // math.prod(others), math.prod(data))
     c.equal(math.prod(wanted), math.prod(data), "the numbers of elements before and after")  # type: ignore[arg-type]
     return [tuple(wanted)]  # type: ignore[arg-type]
 
@@ -163,8 +164,13 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
         return c.unknown(f"size {d} of the slice")
     if not step:
         raise Unknown("a step of 0")
-    first = size + start if not c.usually(start, 0) else start
-    last = size if isinstance(end, int) and end >= _END else size + end if not c.usually(end, 0) else end
+    try:
+        first = size + start if not c.usually(start, 0) else start
+        last = size if isinstance(end, int) and end >= _END else size + end if not c.usually(end, 0) else end
+    except Unknown:
+        if not c.reading.is_exact:
+            raise
+        return c.unknown(f"size {d} of the slice")
     if step > 0:
         first = c.within(first, 0, size)
         return (c.within(last, first, size) - first + step - 1) // step
@@ -306,8 +312,7 @@ def resize(c: Context) -> Sequence[Sizes]:
 def depth_to_space(c: Context) -> Sequence[Sizes]:
     data, block = c.shape(0), int(c.attribute("blocksize"))
     c.at_least(block, 1, "the size of a block and 1")
-    channels = data[1] // (block * block)
-    c.equal(channels * (block * block), data[1], "the channels and the blocks that they make")
+    channels = c.parted(data[1], block * block, "the channels and the blocks that they make")
     return [(data[0], channels, data[2] * block, data[3] * block)]
 
 
@@ -315,9 +320,8 @@ def depth_to_space(c: Context) -> Sequence[Sizes]:
 def space_to_depth(c: Context) -> Sequence[Sizes]:
     data, block = c.shape(0), int(c.attribute("blocksize"))
     c.at_least(block, 1, "the size of a block and 1")
-    for size in data[2:]:
-        c.equal(size // block * block, size, "a dimension and the blocks that it is divided into")
-    return [(data[0], data[1] * (block * block), data[2] // block, data[3] // block)]
+    height, width = [c.parted(size, block, "a dimension and the blocks that it is divided into") for size in data[2:]]
+    return [(data[0], data[1] * (block * block), height, width)]
 
 
 @rule("TensorScatter")

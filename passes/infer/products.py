@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.graph.symbols import AnySize, Sizes, is_at_least
+from partita.graph.symbols import AnySize, Sizes, is_at_least, larger
 from partita.passes.infer.rules import Unknown, alike, one_way, rule, single
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
         return (size + step - 1) // step
     room = size + (before + after if automatic == "NOTSET" else 0) - span
     if not c.attribute("ceil_mode", 0) or automatic != "NOTSET":
+        if c.op.endswith("Pool") and automatic == "NOTSET" and c.reading.is_exact and is_at_least(room, 0) is None:
+            return larger(room // step + 1, 0)
         if c.op.endswith("Pool") and automatic == "NOTSET" and not c.usually(room, 0):
             c.at_least(room, 1 - 2 * step, "the padded data and the window")
             return 1 - -room // step  # The quotient is rounded towards 0, and there may be no window.
@@ -91,6 +93,9 @@ def _windows(c: Context, size: AnySize, span: AnySize, step: int, before: int, a
         return room // step + 1
     c.at_least(room, 1 - step, "the padded data and the window")
     count = (room + step - 1) // step + 1
+    if c.reading.is_exact:
+        fewest = room // step + 1 if is_at_least(span, after + 1) else count - 1
+        return fewest + c.unknown("a window that begins in the data")
     begins_inside = c.usually(size + before - 1, (count - 1) * step)  # The last window may not begin in the padding.
     return count if begins_inside else count - 1
 

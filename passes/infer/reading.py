@@ -29,7 +29,9 @@ from partita.graph.symbols import (
     covers,
     is_at_least,
     joined,
+    larger,
     replaced,
+    smaller,
     solved,
     symbol,
     symbols_of,
@@ -80,7 +82,9 @@ def _words(what: str, relation: str, left: AnySize, right: AnySize) -> str:
 class Reading:
     """The sizes of a graph's values that follow from those of its inputs, and what its ops require."""
 
-    def __init__(self, graph: Graph, inputs: Iterable[Sizes | None]) -> None:
+    def __init__(self, graph: Graph, inputs: Iterable[Sizes | None], exact: bool = False) -> None:
+        self.is_exact = exact
+        """True if nothing is assumed: the sizes are those of every call that fulfils the requirements."""
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
@@ -407,10 +411,22 @@ class Context:
             whole.append(size)
         return tuple(whole)
 
+    def parted(self, size: AnySize, parts: AnySize, what: str) -> AnySize:
+        """The quotient of two sizes, which is required to be exact."""
+        quotient = size // parts
+        self.equal(quotient * parts, size, what)
+        return self.some(quotient, size)
+
+    def some(self, size: AnySize, other: AnySize) -> AnySize:
+        """The size, which is at least 1 if the other one is; only an exact reading says so."""
+        return larger(size, 1) if self.reading.is_exact and is_at_least(other, 1) else size
+
     def usually(self, a: AnySize, b: AnySize) -> bool:
         """True for a >= b. Where that depends on symbols it is assumed: calls for which it does not hold are read by themselves.
-        `Unknown` where values decide."""
+        `Unknown` where values decide, and where nothing is assumed."""
         known = is_at_least(a, b)
+        if known is None and self.reading.is_exact:
+            raise Unknown(f"{a} >= {b}")
         if known is None and any(one.is_computed for one in symbols_of(a, b)):
             raise Unknown(f"{a} >= {b}")
         if known is None:
@@ -419,5 +435,7 @@ class Context:
 
     def within(self, value: AnySize, low: AnySize, high: AnySize) -> AnySize:
         """The value, or the bound that it is beyond."""
+        if self.reading.is_exact:
+            return larger(low, smaller(value, high))
         value = value if self.usually(high, value) else high
         return value if self.usually(value, low) else low

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Maker, tuple[int, ...]]] = {
         lambda x: pt.op("ConvTranspose", x, floats(4, 3, 3), strides=[2], pads=[1, 1], output_padding=[1]), (1, 3, 2)),
     "ConvTranspose cropped": (lambda x: pt.op("ConvTranspose", x, floats(4, 3, 3), pads=[2, 2]), (1, 3, 0)),
     "Split beside": (lambda x: pt.op("Split", x, numbers(1, 3), axis=1, n_outputs=2), (1, 1, 1)),
-    "Split along": (lambda x: pt.op("Split", x, axis=-1, num_outputs=1, n_outputs=1), (1, 4, 0)),
+    "Split along": (lambda x: pt.op("Split", x, axis=-1, num_outputs=1, n_outputs=1), (1, 4, 1)),
     "TopK": (lambda x: pt.op("TopK", x, numbers(2), axis=1, n_outputs=2), (1, 2, 1)),
     "Slice beside": (cut(1, 3, 1), (1, 2, 1)),
     "Slice the first": (cut(0, 3), (1, 4, 1)),
@@ -52,18 +52,18 @@ CASES: dict[str, tuple[Maker, tuple[int, ...]]] = {
     "Slice between the ends": (cut(-3, 2), (1, 4, 0)),
     "Slice backwards": (cut(3, 0, step=-1), (1, 4, 0)),
     "Slice of a computed end": (
-        lambda x: pt.op("Slice", x, numbers(0), pt.op("Shape", x, start=0, end=1), numbers(2)), (1, 4, 0)),
+        lambda x: pt.op("Slice", x, numbers(0), pt.op("Shape", x, start=0, end=1), numbers(2)), (1, 4, 1)),
     "Expand": (lambda x: pt.op("Expand", x, numbers(3, 1, 1, 1)), (3, 1, 4, 1)),
     "Tile": (lambda x: pt.op("Tile", x, numbers(1, 2, 3)), (1, 8, 3)),
     "Tile by nothing": (lambda x: pt.op("Tile", x, numbers(1, 1, 0)), (1, 4, 0)),
     "CastLike": (lambda x: pt.op("CastLike", x, pt.constant(np.zeros(5, np.float16))), (1, 4, 1)),
     "Resize of chosen axes": (
-        lambda x: pt.op("Resize", x, None, pt.constant(np.array([3, 1, 1], np.float32)), axes=[2, 1, 0]), (0, 4, 0)),
+        lambda x: pt.op("Resize", x, None, pt.constant(np.array([3, 1, 1], np.float32)), axes=[2, 1, 0]), (1, 4, 3)),
     "Conv of computed weights": (
         lambda x: pt.op("Conv", x, pt.op("Compress", floats(2, 4, 1), pt.op("Equal", pt.op("Shape", x, start=2), numbers(1, 2)),
         axis=0), kernel_shape=[1]), (1, 0, 1)),
     "Atan": (lambda x: pt.op("Atan", x), (1, 4, 1)),
-    "Softmax of a Concat": (lambda x: pt.op("Softmax", pt.op("Concat", x, x, axis=2)), (1, 4, 1)),
+    "Softmax of a Concat": (lambda x: pt.op("Softmax", pt.op("Concat", x, x, axis=2)), (1, 4, 2)),
 }
 """What is made of x[M, 4, N], and its least sizes."""
 
