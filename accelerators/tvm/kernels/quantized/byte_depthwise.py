@@ -44,7 +44,7 @@ PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a depthwise convolution and what follows it; None for any other body."""
+    """The kernel for a depthwise convolution and its epilogue; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Depthwise"]
     if len(roots) != 1:
         return None

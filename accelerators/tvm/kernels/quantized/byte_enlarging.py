@@ -85,7 +85,7 @@ Read = Callable[[Value], Sequence[tuple[Value, Value]]]
 
 @attrs.frozen(slots=True, eq=False)
 class Mixing:
-    """A kernel for a resize that blends integers, and for what follows it."""
+    """A kernel for a resize that blends integers, and its epilogue."""
 
     root: Node
     problem: Problem
@@ -116,7 +116,7 @@ class Mixing:
 
 
 def mix(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that blends each pixel of the result from two rows and two columns, and what follows. Rows are blended first."""
+    """The kernel that blends each pixel of the result from two rows and two columns, with its epilogue; rows come first."""
     mixing = Mixing.of(body)
     if mixing is None:
         return None

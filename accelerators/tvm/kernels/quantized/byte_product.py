@@ -1,4 +1,4 @@
-"""Products of quantized values and constant weights, and what follows: convolutions and matrix products.
+"""Products of quantized values and constant weights, with their epilogues: convolutions and matrix products.
 
 Sums are integers: unsigned bytes of the image times signed ones of the weights. The initial sum of each column holds the bias and
 the contribution of the image's zero point. A tile keeps pixels x vectors of columns in registers; each step takes four
@@ -44,7 +44,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a product and what follows it; None for any other body."""
+    """The kernel for a product and its epilogue; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
     if len(roots) != 1:
         return None

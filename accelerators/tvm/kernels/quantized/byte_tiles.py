@@ -66,7 +66,7 @@ class Left:
 
     buffer: Buffer
     before: tuple[Operand, ...]
-    """The buffer's indices but the last."""
+    """The buffer's indices except the last."""
     first: Value
     """Start of the first row."""
     apart: int

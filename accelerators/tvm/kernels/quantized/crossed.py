@@ -1,7 +1,7 @@
 """Sums of products with half of the multiplications, by Winograd's method for inner products; exact, since everything stays in
 integers.
 
-For every two elements x of a row and y of a column:
+For each two elements x of a row and the two elements y of a column:
 
     x0 y0 + x1 y1 = (x0 + y1) (x1 + y0) - x0 x1 - y0 y1
 

@@ -223,7 +223,7 @@ class Cut:
 
     @property
     def tiles(self) -> int:
-        """Tiles down a band; the last overlaps the one before."""
+        """Number of tiles down a band; the last overlaps the one before."""
         return math.ceil(self.length / self.tile.rows)
 
     def heights(self) -> list[PanelTile]:

@@ -23,7 +23,7 @@ THREADS = 128
 
 
 def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a depthwise convolution and what follows it; None for any other body."""
+    """The kernel for a depthwise convolution and its epilogue; None for any other body."""
     return draft_quantized(body, "Depthwise", lambda shape, zero: _Layer(shape, zero, min(THREADS, machine.gpu.threads)))
 
 

@@ -1,4 +1,4 @@
-"""Products of quantized values and constant weights on a GPU, and what follows: convolutions and matrix products.
+"""Products of quantized values and constant weights on a GPU, with their epilogues: convolutions and matrix products.
 
 A block computes a tile: rows are the pixels of all images, columns are results, and the depth is the channels of all taps. Sums
 are integers: unsigned bytes of the image times signed ones of the weights, by tensor cores if the GPU has them. The initial sums,
@@ -66,7 +66,7 @@ from partita.graph.types import Array
 
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a product and what follows it; None for any other body."""
+    """The kernel for a product and its epilogue; None for any other body."""
     return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
 
 

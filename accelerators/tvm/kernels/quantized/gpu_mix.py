@@ -1,5 +1,5 @@
-"""Resizes that blend integers, channels last, on a GPU: a thread per result, and what follows. The bits equal those of the kernel
-for processors: rows are blended first, and products are rounded before they are added."""
+"""Resizes that blend integers, channels last, on a GPU: a thread per result, with the epilogue. The bits equal those of the
+processors' kernel: rows are blended first, and products are rounded before they are added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THREADS = 128
 
 
 def gpu_mix(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Mix and what follows it; None for any other body."""
+    """The kernel for a Mix and its epilogue; None for any other body."""
     mixing = Mixing.of(body)
     if mixing is None:
         return None

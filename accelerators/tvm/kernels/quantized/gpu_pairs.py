@@ -1,4 +1,4 @@
-"""Products of two quantized matrices, or many such products at once, on a GPU, and what follows them.
+"""Products of two quantized matrices, or many such products at once, on a GPU, with their epilogues.
 
 Tensor cores multiply bytes as stored. Otherwise they are converted to 32-bit integers, minus their zero point, when they are
 read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `pairs.py`."""

@@ -1,4 +1,4 @@
-"""Products of two quantized matrices, or many such products at once, and what follows them.
+"""Products of two quantized matrices, or many such products at once, with their epilogues.
 
 The sum of (a - p)(b - q) is that of a b, minus p times each column's sum of b, minus q times each row's sum of a, plus depth p q:
 so the bytes are multiplied as stored. A task packs each panel of the right matrix for the instruction, and sums up its columns

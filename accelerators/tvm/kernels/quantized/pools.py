@@ -68,7 +68,7 @@ def largest(body: Body, machine: Machine) -> Draft | None:
 
 
 def mean(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a mean of quantized elements, and what follows. It is the mean of the integers, whose sum is exact, or of
+    """The kernel for a mean of quantized elements, with its epilogue. It is the mean of the integers, whose sum is exact, or of
     the floats that they represent."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
     if len(roots) != 1:

@@ -210,7 +210,7 @@ def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tup
     count = line * (extent if turned else tile.depth)
     listed = []
     for first in range(0, count, tile.slice_threads):
-        if tile.slice_threads % line == 0:  # Then a thread stays at one place of its line.
+        if tile.slice_threads % line == 0:  # Then a thread stays at one position of its line.
             along, line_number = own % line, own // line + first // line
         else:
             along, line_number = (own + first) % line, (own + first) // line

@@ -18,7 +18,7 @@ STAGES = 2
 """Number of steps in shared memory: the one that is multiplied, and the next one."""
 
 WIDTH = 4
-"""Number of elements that a thread reads at once, where it can: 16 bytes of float32."""
+"""Number of elements that a thread reads at once if possible: 16 bytes of float32."""
 
 
 @attrs.frozen(slots=True)
@@ -136,7 +136,7 @@ def tiles(gpu: Gpu) -> Iterator[BlockTile]:
 
 
 _LATENCY = 500
-"""Latency in cycles of a read from memory, less what the work on the step before hides."""
+"""Latency of a read from memory in cycles, less the part that the work on the previous step hides."""
 
 _LANES = 128
 """Products that a core makes per cycle."""

@@ -142,7 +142,7 @@ class Heads:
     def pack_pairs(
         self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
     ) -> None:
-        """Copy the bits of one panel to where `start` is, two neighbours of the depth side by side; zero fills up the last."""
+        """Copy the bits of one panel to `start`, with two neighbours of the depth adjacent; the last pair is padded with zero."""
         kernel, source = self.kernel, view.buffer
         steps, rest = divmod(depth, 2)
         if view.strides.steps[-1] != 1:

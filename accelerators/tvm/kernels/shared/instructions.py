@@ -87,7 +87,7 @@ def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
 
 
 FMA = Instruction("fma", _multiply_and_add)
-"""float32 times float32, which LLVM fuses where the processor can. Narrower elements are widened first."""
+"""float32 times float32, fused by LLVM if the processor can. Narrower elements are widened first."""
 
 DOT_BFLOAT16 = Instruction("vdpbf16ps", _dot_bfloat16, 2)
 """Pairs of bfloat16, two products per sum."""

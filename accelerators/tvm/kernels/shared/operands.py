@@ -13,7 +13,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
-"""The nodes that read each value; None stands for an output of the graph."""
+"""The nodes that read each value; None is an output of the graph."""
 
 NARROWEST = 16
 """The least number of keys, or of columns of values; fewer do not fill some processor's vector."""

@@ -92,7 +92,7 @@ class Row:
             work(self.size - left + e, 1)
 
     def partial_sums(self, kernel: Kernel) -> list[Buffer]:
-        """Vectors on the stack for `reduce`."""
+        """Vectors on the stack for the partial sums of `reduce`."""
         return [kernel.stack(f"s{i}", float32, (self.lanes,)) for i in range(SUMS)]
 
     def reduce(self, kernel: Kernel, how: str, step: Step, partial: list[Buffer], into: Buffer, at: int) -> None:

@@ -81,7 +81,7 @@ _WARPS = (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 """Rows and columns of a warp."""
 
 _SIDES = 128, 96, 64, 48, 32, 16
-"""The rows of a block, and its columns, where they are a multiple of a warp's."""
+"""Rows, and columns, of a block, if they are a multiple of a warp's."""
 
 _MOST_WARPS = 8
 """Most warps of a slice."""
