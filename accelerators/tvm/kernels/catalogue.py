@@ -98,9 +98,9 @@ class Entry:
     ops: frozenset[str] = frozenset()
     """The body contains one of these; empty: any body."""
     machines: Machines = "cpu"
-    """The machines that it is tried for. "gpu" kernels are scheduled by a generic rule (`schedules`); the others are written in
-    the language, for processors. Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops;
-    those of "open loops" do so for bodies of dynamic size only."""
+    """The machines that it is tried for: processors, GPUs, or "any". Kernels for GPUs are launches, or scheduled by a generic
+    rule (`schedules`). Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops; those of
+    "open loops" do so for bodies of dynamic size only."""
 
     def suits(self, body: Body, machine: Machine) -> bool:
         """True if the kernel is tried for this machine."""

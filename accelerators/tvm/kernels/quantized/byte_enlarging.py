@@ -116,7 +116,7 @@ class Mixing:
 
 
 def mix(body: Body, machine: Machine) -> Draft | None:
-    """The kernel that blends each pixel of the result from two rows and two columns, with its epilogue; rows come first."""
+    """The kernel that blends each pixel of the result from two rows and two columns (rows first), with its epilogue."""
     mixing = Mixing.of(body)
     if mixing is None:
         return None

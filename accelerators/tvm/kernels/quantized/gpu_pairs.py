@@ -79,7 +79,7 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
-    """The zero point of a matrix as its bytes are stored; None: zero. The model's is for unsigned bytes of the left matrix, and
+    """The zero point of a matrix as its bytes are stored; None: zero. The op's is for unsigned bytes of the left matrix, and
     signed ones of the right."""
     matrix, name, shift = (match.left, "left", -SIGN) if is_left else (match.right, "right", SIGN)
     is_signed = heads.read(matrix).buffer.element is int8

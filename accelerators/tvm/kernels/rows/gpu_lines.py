@@ -30,7 +30,7 @@ class LineShare:
 
     @classmethod
     def of(cls, sizes: Sequence[int], gpu: Gpu) -> LineShare:
-        """More threads for longer lines, and more lines per block as long as every core still has one."""
+        """More threads for longer lines, and more lines per block as long as every core still has a block."""
         outer, size, inner = sizes
         count, most = outer * inner, min(gpu.threads, MOST)
         threads = lines = 1

@@ -27,8 +27,7 @@ class Between:
 
 
 def between(position: Value, times: int, size: int, is_centred: bool) -> Between:
-    """The place between pixels of one dimension of `size` pixels, enlarged `times`; positions count from pixel centres or from
-    pixel edges."""
+    """A position's pixels in one dimension of `size` pixels, enlarged `times`; positions count from pixel centres or edges."""
     numerator, parts = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
     first = numerator // parts
     before, after = (minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1))

@@ -61,7 +61,7 @@ class Sums:
     """The element type of the sums."""
 
     def store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """Stores each sum over all slices whose row and column in the tile are below the bounds. A bound of None is never
+        """Adds up the slices, and stores each sum whose row and column in the tile are below the bounds. A bound of None is never
         reached."""
         if self.tile.slices == 1:
             self._store(lines, store, bounds)

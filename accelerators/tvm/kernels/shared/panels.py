@@ -49,7 +49,7 @@ MOST_CYCLES = (1 << 31) - 1
 """An upper bound of the cycles of any number of rows."""
 
 FUSED = 8
-"""Processors with fewer lanes than this may lack a fused multiply-add, which takes one more register."""
+"""Processors with fewer lanes than this may lack a fused multiply-add, and then need one more register."""
 
 FEW = 4
 """With fewer rows than this a product is bound by loading the matrix, not by multiplying."""
