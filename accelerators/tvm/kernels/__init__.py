@@ -1,1 +1,1 @@
-"""Kernels of our own: a language to write them in, and one room for each kind."""
+"""Our own kernels: a language to write them in, and one package for each kind."""

@@ -1,6 +1,4 @@
-"""All kernels, in the order in which they are asked: the first that does not decline a body makes it.
-
-Each looks at a body and either declines or drafts its kernel."""
+"""All kernels, in the order in which they are tried: the first that accepts a body drafts its kernel, the others decline it."""
 
 from __future__ import annotations
 
@@ -94,25 +92,24 @@ Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
 @attrs.frozen(slots=True)
 class Entry:
-    """A kernel, and for which bodies it is asked."""
+    """A kernel, with the bodies and machines that it is tried for."""
 
     draft: Callable[[Body, Machine], Draft | None]
     ops: frozenset[str] = frozenset()
-    """The body holds one of these; none: any body."""
+    """The body contains one of these; empty: any body."""
     machines: Machines = "cpu"
-    """For which machines it is asked. What a GPU runs is scheduled by a generic rule (`schedules`); the others are written in the
-    language, for processors. Those of "loops" serve both: on a GPU a work item takes each turn of their parallel loops;
-    those of "open loops" do so for bodies of any size.
-    """
+    """The machines that it is tried for: processors, GPUs, or "any". Kernels for GPUs are launches, or scheduled by a generic
+    rule (`schedules`). Those of "loops" serve both: on a GPU a work item runs each iteration of their parallel loops; those of
+    "open loops" do so for bodies of dynamic size only."""
 
     def suits(self, body: Body, machine: Machine) -> bool:
-        """Is it asked for such a machine?"""
+        """True if the kernel is tried for this machine."""
         if self.machines == "open loops":
             return not machine.is_gpu or is_for_any_size(body.graph)
         return self.machines in ("any", "loops", "gpu" if machine.is_gpu else "cpu")
 
     def drafted(self, body: Body, machine: Machine) -> Draft | None:
-        """The kernel for the machine; None if it declines."""
+        """The kernel for the machine; None if it declines the body."""
         if not (machine.is_gpu and self.machines in ("loops", "open loops")):
             return self.draft(body, machine)
         draft = self.draft(body, in_items(machine))
@@ -127,7 +124,7 @@ def _entry(
 
 
 ROW_OPS = sorted((*NORMS, OF_CHANNELS, *SOFTMAXES, *ALONE))
-"""What row programs are made around."""
+"""The ops that row programs are built around."""
 
 CATALOGUE = (
     _entry(attention, "Softmax"),
@@ -198,11 +195,11 @@ CATALOGUE = (
     _entry(gather, "Gather GatherElements GatherND", machines="loops"),
     _entry(scatter, "ScatterElements Scatter ScatterND", machines="loops"),
 )
-"""One entry for each kernel."""
+"""One entry per kernel, in the order in which they are tried."""
 
 
 def draft_kernel(body: Body, machine: Machine) -> Draft | None:
-    """The kernel of the first entry that takes the body."""
+    """The kernel of the first entry that accepts the body."""
     held = {f"{node.domain}.{node.op}" if node.domain else str(node.op) for node in body.ops}
     for entry in CATALOGUE:
         if entry.suits(body, machine) and (not entry.ops or entry.ops & held):

@@ -1,1 +1,1 @@
-"""Numbers computed one by one: what each op makes of them, and chains of such ops."""
+"""Element-wise ops: their formulas, and chains of them."""

@@ -1,9 +1,9 @@
 """A chain of element-wise ops: one pass over memory.
 
-Neighbouring dimensions that every operand walks in the same way are made one; the innermost is cut into vectors, the others
-run in parallel. Cheap ops are worked into their reader; the result of a dear one, or of one with several readers, stays in a
-register. (One expression for all would be a tree with a term for each path through the chain.) Functions such as exp are
-polynomials, so that they vectorise too."""
+Adjacent dimensions along which every operand is broadcast alike are merged; the innermost is cut into vectors, the others run in
+parallel. Cheap ops are inlined into their reader; the result of an expensive one, or of one with several readers, is kept in a
+register. (A single expression would be a tree with a term for each path through the chain.) Functions such as exp are
+polynomials, so that they are vectorized too."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 
 DEAR_STEPS = 8
-"""How many cheap steps a dear one is worth."""
+"""The cost of an expensive op in cheap ones."""
 
 UNROLLED = 4
-"""Vectors that are worked on at a time, so that one's latency hides another's."""
+"""Vectors that are processed at a time, so that their latencies overlap."""
 
 PIECE = 4096
-"""So many numbers are a task where it is known only while running how many there are."""
+"""Elements of a task if their count is dynamic."""
 
 MOST_PIECES = 256
-"""Into so many parts at most a loop that no vector divides is cut."""
+"""Most parts into which a loop is cut that no vector divides."""
 
 
 def chain(body: Body, machine: Machine) -> Draft | None:
-    """Bodies of element-wise ops whose results have one shape."""
+    """The kernel for a body of element-wise ops whose results have one shape."""
     formulas = find_chain(body)
     if formulas is None:
         return None
@@ -58,7 +58,7 @@ def chain(body: Body, machine: Machine) -> Draft | None:
 
 
 def find_chain(body: Body) -> dict[Node, Formula] | None:
-    """What each op of a chain computes; None if the body is no chain of results of one shape."""
+    """The formula of each op of a chain; None if the body is no chain of results of one shape."""
     version = body.graph.opsets.get("", 1)
     formulas = {node: compute for node in body.ops if (compute := formula(node, version)) is not None}
     arrays = any(node.value is not None and node.value.size != 1 for node in body.graph.nodes)
@@ -70,16 +70,16 @@ def find_chain(body: Body) -> dict[Node, Formula] | None:
 
 @attrs.frozen(slots=True)
 class _Flat:
-    """The shapes with neighbouring dimensions made one."""
+    """The shapes with adjacent dimensions merged."""
 
     shape: Shape
     """The result's shape."""
     operands: tuple[Shape, ...]
-    """The inputs'; each dimension is the result's, or 1."""
+    """The inputs' shapes; each dimension is the result's or 1."""
 
     @classmethod
     def of(cls, shapes: Sequence[Shape], whole: Shape) -> _Flat:
-        """The shapes of inputs that are broadcast to the whole."""
+        """Merges the shapes of inputs that are broadcast to `whole`."""
         given = [(1,) * (len(whole) - len(own)) + own for own in shapes]
         groups: list[list[int]] = []
         walk: tuple[bool, ...] | None = None
@@ -99,19 +99,19 @@ class _Flat:
 
 @attrs.frozen(slots=True)
 class _Cut:
-    """How the innermost dimension is walked: so many pieces of so many vectors of so many lanes."""
+    """The loops over the innermost dimension: pieces of `vectors` vectors of `lanes` lanes."""
 
     pieces: Operand
     vectors: int
     lanes: int
-    """How many numbers are worked on at once; 1: that is left to LLVM."""
+    """Elements of a vector; 1 leaves vectorization to LLVM."""
     inner: int
-    """How often a single number is worked on in a piece, where vectors are left to LLVM."""
+    """Elements of a piece if vectorization is left to LLVM."""
 
     @classmethod
     def of(cls, problem: Problem, shape: Shape, machine: Machine) -> _Cut:
-        """Each number by itself where there are no vectors. Else whole vectors where they divide the dimension; of quantized
-        numbers the last overlaps where they do not. LLVM puts narrow numbers into vectors better than TVM says them."""
+        """Single elements on a machine without vectors. Else full vectors if they divide the dimension; for quantized elements
+        the last one overlaps if they do not. LLVM vectorizes narrow elements better than TVM."""
         extent, ops = shape[-1], problem.body.ops
         if machine.lanes == 1:
             return cls(extent, 1, 1, 1)
@@ -144,7 +144,7 @@ class _Writing:
     formulas: dict[Node, Formula]
 
     def write(self, cut: _Cut, is_work: bool | Value) -> None:
-        """The loops: outer dimensions, pieces of the innermost, vectors, lanes."""
+        """Writes the loops: outer dimensions, pieces of the innermost, vectors, lanes."""
         kernel = self.kernel
         with nest(kernel, (*self.flat.shape[:-1], cut.pieces), is_work) as indices:
             *outer, piece = indices
@@ -164,21 +164,21 @@ class _Writing:
                     self._numbers((*outer, piece * cut.inner + step), 0, kept)
 
     def _numbers_of(self, cut: _Cut, piece: Operand) -> Operand:
-        """How many numbers a piece has: the last has fewer, where it is known only while running how many there are."""
+        """Number of elements of a piece; the last one has fewer if their count is dynamic."""
         if isinstance(cut.pieces, int):
             return cut.inner
         return minimum(cut.inner, as_index(self.flat.shape[-1]) - piece * cut.inner)
 
     def _kept(self) -> list[Node]:
-        """The ops whose results stay in a register: dear ones, those with several readers, and all of a chain with several
-        results. (Truth values cannot: TVM reads vectors of them as numbers.)"""
+        """The ops whose results are kept in a register: expensive ones, those with several readers, and all of a chain with
+        several results. (Booleans cannot be kept: TVM reads vectors of them as integers.)"""
         reads = Counter(entry.node for node in self.problem.body.ops for entry in node.reads)
         is_split = len(self.problem.outputs) > 1
         numbers = [node for node in self.problem.body.ops if element_of(node[0]) != "bool"]
         return [node for node in numbers if is_split or reads[node] > 1 or (node.op in ops("costly") and reads[node])]
 
     def _numbers(self, indices: tuple[Operand, ...], lane: Operand, kept: dict[Node, Buffer]) -> None:
-        """The ops at one indices, in order, and the results written."""
+        """Writes the ops at one position, in order, and stores the results."""
         values = {**constants_of(self.problem.body)}
         for position, (entry, sizes) in enumerate(zip(self.problem.inputs, self.flat.operands, strict=True)):
             at = tuple([0 if size == 1 else index for size, index in zip(sizes, indices, strict=True)])
@@ -194,5 +194,5 @@ class _Writing:
 
 
 def _steps(body: Body, shape: Shape) -> int:
-    """How many steps all numbers take together."""
+    """Estimated cost of all elements together, in steps."""
     return math.prod(shape) * max(1, sum(DEAR_STEPS if node.op in ops("costly") else 1 for node in body.ops) // 4)

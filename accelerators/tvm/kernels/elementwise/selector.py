@@ -1,4 +1,4 @@
-"""Chains of element-wise ops of one shape: which ops are element-wise, and which of them share a kernel."""
+"""Chains of element-wise ops of one shape: the selection of ops that share a kernel."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from partita.partition.property import SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 ELEMENTWISE = frozenset(FORMULAS)
-"""The element-wise ops that chains take: those with a formula."""
+"""The element-wise ops that chains support: those with a formula."""
 
 LONGEST_CHAIN = 32
-"""A kernel of more element-wise ops than this has more live values than registers."""
+"""Most ops of a chain; more of them have more live values than there are registers."""
 
 
 class ChainProperty(SubgraphProperty):
-    """Element-wise ops of one shape that read each other."""
+    """Connected element-wise ops of one shape."""
 
     name = "chain"
     growth = "largest"
@@ -37,8 +37,8 @@ class ChainProperty(SubgraphProperty):
         return ChainSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Leave chains that would spill to single kernels. So are chains of half-precision or quantized numbers that our kernel
-        does not take: TVM's own would round half-precision numbers at every step, and it has no quantized ones."""
+        """Rejects chains that would spill, and chains of half-precision or quantized elements that our kernel does not support:
+        TVM's own would round half-precision elements after every op, and has no quantized ones."""
         ops = [node for node in subgraph.nodes if node.is_op]
         dtypes = {getattr(entry.type, "dtype", "") for node in ops for entry in (*node.reads, *node.outputs)}
         is_ours = bool(dtypes & HALVES) or any(node.domain == QUANTIZED for node in ops)
@@ -46,7 +46,7 @@ class ChainProperty(SubgraphProperty):
 
 
 class ChainSelector(ContainOpSelector):
-    """Element-wise ops, each labelled with the shape of what it makes."""
+    """Element-wise ops, each labelled with the shape of its result."""
 
     stateless = True
 
@@ -61,15 +61,14 @@ class ChainSelector(ContainOpSelector):
 
 
 RING = ops("ring")
-"""Ops whose integers wrap around at the type's size, however their formulas are rearranged, as long as no other op joins them.
-
-TVM simplifies comparisons, casts, minima and maxima of their results as if integers never overflowed, and tells LLVM so. It does
-not do so with numbers that are read from memory."""
+"""Ops whose integers wrap around modulo the type's size, however their formulas are rearranged, as long as no other op joins
+them. TVM simplifies comparisons, casts, minima and maxima of their results as if integers never overflowed, and tells LLVM so. It
+does not do so with elements that are read from memory."""
 
 
 def _alone(node: Node) -> bool:
-    """Does the op get a kernel of its own? Powers of several element types do, and ops from integers to integers whose results
-    TVM would simplify wrongly: divisions, powers, magnitudes, and casts to types that do not hold all numbers."""
+    """True if the op gets a kernel of its own: powers of several element types, and ops from integers to integers whose results
+    TVM would simplify wrongly (divisions, powers, absolute values, and casts to types that do not hold all values)."""
     stored, first = (str(getattr(entry.type, "dtype", "")) for entry in (node[0], node.reads[0]))
     if node.op == "Pow" and len({getattr(entry.type, "dtype", "") for entry in node.reads}) > 1:
         return True

@@ -1,1 +1,1 @@
-"""Kernels that write numbers in another order."""
+"""Kernels that reorder elements."""

@@ -1,4 +1,4 @@
-"""Addresses in flat buffers that depend on indices which a kernel reads."""
+"""Positions in flat buffers that depend on indices which a kernel reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.accelerators.tvm.kernels.shared.shapes import Shape
 
 
 def index_read(kernel: Kernel, indices: Buffer, name: str, position: Operand, size: int) -> Value:
-    """The index that stands at the position, under a name, counted from the dimension's start."""
+    """The named index at a position; negative ones count from the end of the dimension."""
     index = indices[position].cast(int64)
     return kernel.name_value(name, select(index < 0, index + size, index).as_index())
 

@@ -1,4 +1,4 @@
-"""Blocked values laid out anew: from and to plain ones, and several beside each other along the channels."""
+"""Conversions of blocked values from and to plain ones, and concatenation and shuffling of their channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.accelerators.tvm.machine.work import MOVES
 
 
 def to_blocked(body: Body, machine: Machine) -> Draft | None:
-    """[N, C, pixels] becomes blocked; what fills up the last block is zero."""
+    """The kernel from [N, C, pixels] to blocked; the last block is padded with zeros."""
     given, result = _shapes(body)
     (_, channels, pixels), (_, _, _, lanes) = given, result
     problem = Problem.of(body)
@@ -38,7 +38,7 @@ def to_blocked(body: Body, machine: Machine) -> Draft | None:
 
 
 def from_blocked(body: Body, machine: Machine) -> Draft | None:
-    """Blocked becomes [N, C, pixels]."""
+    """The kernel from blocked to [N, C, pixels]."""
     given, result = _shapes(body)
     (_, _, pixels, lanes), (_, channels, _) = given, result
     problem = Problem.of(body)
@@ -55,7 +55,7 @@ def from_blocked(body: Body, machine: Machine) -> Draft | None:
 def _each_block(
     kernel: Kernel, blocked: tuple[int, ...], channels: int, machine: Machine, copy: Callable[[Value, Value, int], None]
 ) -> None:
-    """A copy for each block of channels, the last of which may be narrower."""
+    """Writes a copy for each block of channels, the last of which may be narrower."""
     _, blocks, _, lanes = blocked
 
     def work(n: Value, block: Value) -> None:
@@ -73,14 +73,14 @@ def _each_block(
 def over_blocks(
     kernel: Kernel, blocked: tuple[int, ...], machine: Machine, work: Callable[[Value, Value], None]
 ) -> None:
-    """The work for each image and block, shared among the threads where it is worth it."""
+    """Writes the work for each image and block, shared among the threads if it pays off."""
     batch, blocks = blocked[:2]
     with kernel.tasks(batch * blocks, "task", machine.threads_for(math.prod(blocked), MOVES) > 1) as task:
         work(kernel.name_value("n", task // blocks), kernel.name_value("block", task % blocks))
 
 
 def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of input and output; plain ones with all pixels as one dimension."""
+    """The shapes of input and output; plain ones with all pixels merged."""
     root = body.ops[0]
     given, result = real_shape(root.inputs[0]) or (), real_shape(root[0]) or ()
     plain = result if root.op == "FromBlocked" else given
@@ -89,7 +89,7 @@ def _shapes(body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def concat(body: Body, machine: Machine) -> Draft | None:
-    """Blocks of several values, one after another, and what follows number by number: one loop, however many there are."""
+    """The kernel that concatenates blocks of values, with the element-wise ops after it: one loop for any number of values."""
     root = next(node for node in body.ops if node.domain == DOMAIN)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
     result = real_shape(root[0])
@@ -110,7 +110,7 @@ def concat(body: Body, machine: Machine) -> Draft | None:
 
 
 def shuffle(body: Body, machine: Machine) -> Draft | None:
-    """Channels of a matrix of so many rows, transposed."""
+    """The kernel that shuffles channels: it transposes them as a matrix of `rows` rows."""
     root = body.ops[0]
     shape = real_shape(root[0]) or ()
     _, _, pixels, lanes = shape

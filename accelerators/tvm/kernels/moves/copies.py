@@ -1,8 +1,8 @@
-"""Ops that write numbers in another order, and nothing else: transposes, slices, splits, broadcasts, concatenations.
+"""Ops that only reorder elements: transposes, slices, splits, broadcasts, concatenations.
 
-What such an op makes is a view of what it reads, whose strides numpy works out (`strides.py`). Dimensions that both sides walk
-alike are made one. Where neighbours of the result are no neighbours of the input, the two dimensions are walked in squares, so
-that a line of the cache is used up while it is near."""
+The result of such an op is a view of its input, whose strides numpy computes (`strides.py`). Adjacent dimensions that are
+contiguous in input and result are merged. If neighbours of the result are no neighbours in the input, both dimensions are walked
+in squares, so that each cache line is used up while it is cached."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 
 LARGEST = 2**31
-"""Places are counted in 32 bits."""
+"""Positions are integers of 32 bits."""
 
 SQUARE = 16
-"""Rows of a square that is as wide as a vector."""
+"""Rows of a square as wide as a vector."""
 
 COPIES = ops("copying") - {"DepthToSpace", "SpaceToDepth"}
-"""The ops."""
+"""The ops that this kernel supports."""
 
 
 @attrs.frozen(slots=True)
@@ -41,25 +41,25 @@ class Dimension:
 
     size: int
     read: int
-    """How far apart neighbours stand in the input."""
+    """Distance between neighbours in the input."""
     written: int
-    """How far apart neighbours stand in the result."""
+    """Distance between neighbours in the result."""
 
 
 @attrs.frozen(slots=True)
 class Piece:
-    """Numbers of one input that go to one result."""
+    """Elements of one input that are copied to one result."""
 
     source: int
-    """The number of the input."""
+    """The index of the input."""
     target: int
-    """The number of the result."""
+    """The index of the result."""
     first: int
-    """Where they begin in the input."""
+    """Start in the input."""
     start: int
-    """Where they begin in the result."""
+    """Start in the result."""
     dimensions: tuple[Dimension, ...]
-    """The outermost first; the last is the one along which neighbours of the result stand."""
+    """The outermost first; neighbours of the result are along the last."""
 
     @property
     def count(self) -> int:
@@ -68,7 +68,7 @@ class Piece:
 
 
 def copies(body: Body, machine: Machine) -> Draft | None:
-    """One op that only moves numbers."""
+    """The kernel for one op that only moves elements."""
     problem, pieces = Problem.of(body), find_pieces(body)
     if pieces is None:
         return None
@@ -81,7 +81,7 @@ def copies(body: Body, machine: Machine) -> Draft | None:
 
 
 def find_pieces(body: Body) -> list[Piece] | None:
-    """What the body's one op copies; None if it is no such op."""
+    """The pieces that the body's op copies; None if it is no such op."""
     node, problem = body.ops[0], Problem.of(body)
     sizes = [math.prod(shape_of(entry)) for entry in (*problem.inputs, *problem.outputs)]
     fit = all(isinstance(size, Extent) or 0 < size < LARGEST for size in sizes)
@@ -98,11 +98,11 @@ def find_pieces(body: Body) -> list[Piece] | None:
 
 
 Move = tuple[NodeEntry, tuple[Ghost, Ghost] | None, NodeEntry, tuple[Ghost, Ghost]]
-"""An input, its view with the whole that it is a view of, a result, and where in it the numbers go."""
+"""An input, its view with the array that it is a view of, a result, and the part of it that is written."""
 
 
 def _moved(node: Node, problem: Problem) -> list[Move]:
-    """Each result is a view of the first input."""
+    """The moves of an op whose results are views of its first input."""
     given = node.inputs[0]
     assert given is not None
     moves: list[Move] = []
@@ -114,7 +114,7 @@ def _moved(node: Node, problem: Problem) -> list[Move]:
 
 
 def _repeated(node: Node) -> list[Move]:
-    """The input beside itself, as often as a constant says: each dimension is the repetitions and what is repeated."""
+    """The moves of a Tile with constant repeats: each dimension is split into repeats and size."""
     given, counts = node.inputs[0], node.reads[-1].node.value
     assert given is not None
     whole, target = ghost(shape_of(given)), ghost(shape_of(node[0]))
@@ -126,7 +126,7 @@ def _repeated(node: Node) -> list[Move]:
 
 
 def _joined(node: Node) -> list[Move]:
-    """Each input is a part of the result."""
+    """The moves of a Concat: each input is a part of the result."""
     target, moves, first = ghost(shape_of(node[0])), list[Move](), 0
     axis = int(node.attrs.get("axis", 1)) % target.ndim
     for given in node.reads:
@@ -140,7 +140,7 @@ def _joined(node: Node) -> list[Move]:
 def _piece(
     source: int, target: int, view: tuple[Ghost, Ghost], given: Sequence[int], part: tuple[Ghost, Ghost], output: Sequence[int]
 ) -> Piece:
-    """The copy from a view to a part, neighbouring dimensions that both walk alike made one."""
+    """The copy from a view to a part, with adjacent dimensions merged if they are contiguous in both."""
     read, written = strides_in(*view), strides_in(*part)
     dimensions: list[Dimension] = []
     for size, near, far in zip(view[0].shape, read.steps, written.steps, strict=True):
@@ -155,7 +155,7 @@ def _piece(
 
 
 def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine: Machine) -> None:
-    """The loops of one piece."""
+    """Writes the loops of one piece."""
     is_shared = is_shared_out(piece.count, machine)
     *outer, last = piece.dimensions
     turned = [d for d in outer if d.read == 1 and not _is_open(d, last)] if last.read not in (0, 1) else []
@@ -177,18 +177,18 @@ def _write(kernel: Kernel, piece: Piece, source: Buffer, target: Buffer, machine
 
 
 def _is_open(*dimensions: Dimension) -> bool:
-    """Is one of the sizes not known? Squares are cut from sizes that are."""
+    """True if one of the sizes is dynamic. Squares need static sizes."""
     return any(isinstance(dimension.size, Extent) for dimension in dimensions)
 
 
 def _first(size: int, step: int, square: Operand) -> Operand:
-    """Where a square begins; the last overlaps the one before where they do not divide."""
+    """Start of a square; the last overlaps the one before if they do not divide."""
     first = square * step
     return minimum(first, size - step) if size % step and not isinstance(first, int) else first
 
 
 def _copy(piece: Piece, source: Buffer, target: Buffer, at: Sequence[tuple[Dimension, Operand]]) -> None:
-    """The number at one position of the loops."""
+    """Copies the element at one position of the loops."""
     number = source[_address(piece.first, [(dimension.read, index) for dimension, index in at])]
     target[_address(piece.start, [(dimension.written, index) for dimension, index in at])] = number
 

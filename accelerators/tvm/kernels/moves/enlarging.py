@@ -1,5 +1,5 @@
-"""Images made larger, on blocked values: the phases of a transposed convolution dealt out, and resizes that mix two pixels of
-each dimension. A vector of channels is moved, or mixed, as a whole."""
+"""Enlarged images, in blocked layout: interleaved phases of a transposed convolution, and resizes that blend two pixels of each
+dimension. Vectors of channels are moved, or blended, as a whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from partita.graph.node import Node
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
-    """Rows and columns of all phases between each other; those of each kind come from a value of their own."""
+    """The kernel that interleaves rows and columns of all phases; each kind of phases has a value of its own."""
     root, problem = next(node for node in body.ops if node.domain == DOMAIN), Problem.of(body)
     after = make_epilogue(body, root, alone, [(i, i + 1) for i in range(4)])
     result, sources = real_shape(root[0]), [problem.position(entry) for entry in root.inputs]
@@ -55,7 +55,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
 
 
 def resize(body: Body, machine: Machine) -> Draft | None:
-    """Each pixel of the result from two rows and two columns of the image."""
+    """The kernel for a resize in which each pixel of the result is blended from two rows and two columns of the image."""
     root, problem = body.ops[0], Problem.of(body)
     given, result = real_shape(root.inputs[0]), real_shape(root[0])
     if given is None or result is None:
@@ -82,7 +82,7 @@ def resize(body: Body, machine: Machine) -> Draft | None:
 
 
 def enlarge(body: Body, machine: Machine) -> Draft | None:
-    """Each pixel of an image of any size becomes several: the same, or mixtures with its neighbours."""
+    """The kernel that turns each pixel of an image of any size into several: copies, or blends with its neighbours."""
     root, problem = body.ops[0], Problem.of(body)
     result = real_shape(root[0])
     if result is None:
@@ -115,8 +115,8 @@ def enlarge(body: Body, machine: Machine) -> Draft | None:
 
 
 def whole_factors(node: Node, sizes: tuple[int, ...], new_sizes: tuple[int, ...]) -> tuple[int, int] | None:
-    """How many pixels each becomes, down and across, of an image of any size: of a linear resize, or of one in which all of them
-    are the same. None for any other resize."""
+    """The integer factors, down and across, of a linear Resize, or of one that repeats each pixel, on images of any size; None
+    for any other resize."""
     attributes = node.attrs
     mode, transformed = attributes.get("mode", "nearest"), attributes.get("coordinate_transformation_mode", "half_pixel")
     is_plain = attributes.get("axes") is None and not attributes.get("antialias", 0)
@@ -136,13 +136,13 @@ def whole_factors(node: Node, sizes: tuple[int, ...], new_sizes: tuple[int, ...]
 
 
 def is_linear(resize: Node) -> bool:
-    """Does it mix pixels?"""
+    """True if the resize blends pixels."""
     return bool(resize.attrs.get("mode", "nearest") == "linear")
 
 
 def mixed_pixels(resize: Node, position: Value, times: int, size: int) -> list[tuple[Value, Value]]:
-    """The two pixels that a position of the result reads in one dimension, and their shares, where a linear resize makes so many
-    of each."""
+    """The two pixels that a position of the result blends in one dimension, and their weights, for a linear resize that enlarges
+    `times`."""
     is_centred = resize.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     lies = between(position, times, size, is_centred)
     share = lies.beyond.cast(float32) * (1.0 / lies.parts)
@@ -152,7 +152,7 @@ def mixed_pixels(resize: Node, position: Value, times: int, size: int) -> list[t
 def _each_row(
     kernel: Kernel, batch: int, blocks: int, high: int, width: int, machine: Machine, row: Callable[[Value, Value, Value], None]
 ) -> None:
-    """The work for each row of each block of each image; tasks over images and bands of rows."""
+    """Writes the work for each row of each block of each image; tasks are images and bands of rows."""
     threads = machine.threads_for(batch * blocks * high * width, MOVES)
     bands = smaller(threads, high)
     with kernel.tasks(batch * bands, "task", threads > 1) as task:

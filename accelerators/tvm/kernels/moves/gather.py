@@ -1,6 +1,6 @@
-"""Numbers read at indices that are given: Gather, GatherElements and GatherND.
+"""Elements read at indices: Gather, GatherElements and GatherND.
 
-Indices outside of their dimension were found before (`bodies/indices.py`); negative ones count from the end."""
+Indices out of range were found before (`bodies/indices.py`); negative ones count from the end."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class _Reading:
     indices: Buffer
     result: Buffer
     lanes: int
-    """The width of a vector; where it is 1, each number is copied by itself."""
+    """The width of a vector; with 1, each element is copied by itself."""
     is_work: bool | Value
 
     def write(self, data: Shape, indices: Shape) -> None:
-        """The loops, by what the op's indices say."""
+        """Writes the loops, by the meaning of the op's indices."""
         if self.node.op == "GatherND":
             self._by_rows(data, indices, int(self.node.attrs.get("batch_dims", 0)))
             return
@@ -64,14 +64,14 @@ class _Reading:
             self._along(data, math.prod(indices), axis)
 
     def _along(self, data: Shape, count: int, axis: int) -> None:
-        """Whole slices of the data along the axis."""
+        """Copies whole slices of the data along the axis."""
         size, inner = data[axis], math.prod(data[axis + 1 :])
         with nest(self.kernel, (math.prod(data[:axis]), count, *self._alone(inner)), self.is_work) as (outer, k, *own):
             index = index_read(self.kernel, self.indices, "at", k, size)
             self._copy((outer * size + index) * inner, (outer * count + k) * inner, inner, *own)
 
     def _by_elements(self, data: Shape, indices: Shape, axis: int) -> None:
-        """An index for each number of the result."""
+        """Copies one element per index."""
         own, far = steps_of(indices), steps_of(data)
         with nest(self.kernel, indices, self.is_work) as at:
             n = summed([position * step for position, step in zip(at, own, strict=True)])
@@ -80,7 +80,7 @@ class _Reading:
             self._copy(summed([index * far[axis], *others]), n, 1)
 
     def _by_rows(self, data: Shape, indices: Shape, batch: int) -> None:
-        """Rows of indices, of which each names a slice of the data; the first dimensions of both are the same."""
+        """Copies a slice of the data per row of indices; the leading `batch` dimensions of both are the same."""
         count, far = indices[-1], steps_of(data)
         batches, rows = math.prod(indices[:batch]), math.prod(indices[batch:-1])
         inner, whole = math.prod(data[batch + count :]), math.prod(data[batch:])
@@ -91,11 +91,11 @@ class _Reading:
             self._copy(first + b * whole, row * inner, inner, *own)
 
     def _alone(self, inner: int) -> tuple[int, ...]:
-        """The loop over the numbers of a slice, where each is a task of its own."""
+        """The extra loop over the elements of a slice, if each is copied by itself."""
         return (inner,) if self.lanes == 1 else ()
 
     def _copy(self, source: Operand, target: Operand, count: int, own: Operand | None = None) -> None:
-        """Some neighbours, in whole vectors as far as that goes, or one of them alone."""
+        """Copies neighbours, in full vectors as far as possible, or only one of them."""
         if own is not None:
             source, target, count = source + own, target + own, 1
         kernel, vectors = self.kernel, count // self.lanes if self.lanes > 1 else 0

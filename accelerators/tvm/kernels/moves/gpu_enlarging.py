@@ -1,6 +1,5 @@
-"""Images that a GPU makes larger by whole factors: a thread for each pixel of the result, which reads the one that it repeats, or
-mixes two of each dimension. `enlarging.py` is the kernel for processors. Numbers of two bytes are read and written as they are,
-and mixed in float32."""
+"""Images enlarged by integer factors on a GPU: each thread computes a pixel of the result, which repeats one pixel of the image,
+or blends two of each dimension. `enlarging.py` is the kernel for processors. 16-bit floats are blended in float32."""
 
 from __future__ import annotations
 
@@ -17,12 +16,11 @@ from partita.accelerators.tvm.kernels.shared.tile import kept, pieces
 from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_enlarge(body: Body, machine: Machine) -> Draft | None:
-    """A Resize of images [N, C, H, W] by itself, nearest or linear, that makes whole numbers of pixels of each; None for any
-    other body."""
+    """The kernel for a Resize of images [N, C, H, W] alone, nearest or linear, by integer factors; None for any other body."""
     node = body.ops[0]
     image, result = real_shape(node.inputs[0]), real_shape(node[0])
     if len(body.ops) != 1 or image is None or result is None or len(image) != 4:

@@ -1,8 +1,8 @@
-"""Indices held against their dimensions: copied, negative ones counted from the end (where the op counts so); one outside is an
-error.
+"""Checks of indices against their dimensions: they are copied, negative ones counted from the end (if the op does); an index out
+of range is an error.
 
-A row of indices has one for each size. On a processor the copy remembers whether any lies outside, and complains at the end. A
-GPU's kernel cannot complain: it takes the border instead, and another kernel says by its number whether any lies outside."""
+A row of indices has one for each size. On a processor the copy records whether any is out of range, and fails at the end. A GPU
+kernel cannot fail: it clamps the index instead, and another kernel returns whether any is out of range."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from partita.accelerators.tvm.schedules.gpu_loops import bind_loops
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
 PIECES = 16
-"""Into so many parts long lists are cut, one thread's work each."""
+"""Number of parts that long lists are cut into, one per thread."""
 
 THREADS = 256
-"""The threads of a GPU that look at a list of any length."""
+"""Threads of a GPU that check a list of dynamic length."""
 
 
 def indices(body: Body, machine: Machine) -> Draft | None:
-    """The one op that looks at indices."""
+    """The kernel for the op that checks indices."""
     node = body.ops[0]
     if not is_indices(node) or len(body.ops) != 1:
         return None
@@ -55,12 +55,12 @@ def indices(body: Body, machine: Machine) -> Draft | None:
 
 
 def _counted(value: Value, size: Operand, signed: bool) -> Value:
-    """The index, from the end where it is negative."""
+    """The index; negative ones count from the end."""
     return select(value < 0, value + size, value) if signed else value
 
 
 def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], signed: bool, start: Operand, count: Operand) -> None:
-    """Copy so many rows, beginning with one; at the end the run fails if one of them was outside."""
+    """Copies `count` rows, from `start` on; the run fails at the end if an index was out of range."""
     bad = kernel.stack("bad", int32, (1,))
     bad[0] = 0
     with kernel.loop(count, "k") as k:
@@ -73,7 +73,7 @@ def _check(kernel: Kernel, x: Buffer, y: Buffer, sizes: list[int], signed: bool,
 
 
 def gpu_outside(body: Body, machine: Machine) -> Draft | None:
-    """The one op that says whether an index is outside."""
+    """The kernel for the op that returns whether an index is out of range."""
     node = body.ops[0]
     if node.op != OUTSIDE or len(body.ops) != 1:
         return None
@@ -86,7 +86,7 @@ def gpu_outside(body: Body, machine: Machine) -> Draft | None:
 
 
 def _clamped_at_any_size(body: Body, sizes: Sequence[int], signed: bool) -> Draft:
-    """Each index within its bounds, by a work item for each row of them."""
+    """Clamps each index to its bounds, with a work item for each row of them."""
     problem = Problem.of(body)
     flat = (math.prod(shape_of(body.ops[0][0])) // len(sizes), len(sizes))
     kernel, (x,), (y,) = problem.kernel("indices", {0: flat}, [flat])
@@ -99,7 +99,7 @@ def _clamped_at_any_size(body: Body, sizes: Sequence[int], signed: bool) -> Draf
 
 
 def _any_outside_at_any_size(body: Body, threads: int) -> Draft:
-    """A number that is not 0 if any index is outside, by one block of threads."""
+    """A number that is not 0 if any index is out of range, computed by one block of threads."""
     problem, sizes, signed = Problem.of(body), list(body.ops[0].attrs["sizes"]), bool(body.ops[0].attrs["signed"])
     flat = (math.prod(shape_of(problem.inputs[0])) // len(sizes), len(sizes))
     kernel, (x,), (y,) = problem.kernel("outside", {0: flat}, [(1,)])

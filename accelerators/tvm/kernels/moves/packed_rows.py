@@ -1,4 +1,4 @@
-"""Rows gathered from a table that stays packed: only those are made numbers."""
+"""Rows gathered from a packed table: only those are unpacked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 
 def packed_rows(body: Body, machine: Machine) -> Draft | None:
-    """The one op that picks rows; None for any other body. The rows are the columns of the packed matrix."""
+    """The kernel for the op that gathers rows; None for any other body. The rows are the columns of the packed matrix."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or node.domain != DOMAIN or node.op != ROWS:
         return None

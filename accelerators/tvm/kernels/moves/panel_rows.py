@@ -1,4 +1,4 @@
-"""Rows gathered from a table that stands in the panels of a product, whose columns they are."""
+"""Rows gathered from a table that is stored in the panels of a product; the rows are its columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.accelerators.tvm.machine.work import MOVES
 
 
 def panel_rows(body: Body, machine: Machine) -> Draft | None:
-    """The one op that picks rows; None for any other body."""
+    """The kernel for the op that gathers rows; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or node.domain != DOMAIN or node.op != PANEL_ROWS:
         return None

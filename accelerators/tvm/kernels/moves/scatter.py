@@ -1,7 +1,7 @@
-"""Numbers written at positions that are given: the data is copied, then each update goes where its index says.
+"""Elements written at given positions: the data is copied, then each update goes to its index.
 
-TVM's own takes it that indices have the data's sizes in every dimension but the axis, as other definitions of the op demand;
-ONNX lets them be shorter. Of two updates of one position the later one counts, so updates of one position stay on one thread."""
+TVM's own kernel assumes that indices have the data's sizes in every dimension but the axis, as other definitions of the op
+demand; ONNX allows less. Of two updates of one position the later one counts, so updates of one position stay on one thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.node import Node
 
 JOINED = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
-"""Element types in which an update may be joined to what stands there."""
+"""Element types in which an update may be combined with the present element."""
 
 
 def scatter(body: Body, machine: Machine) -> Draft | None:
@@ -58,7 +58,7 @@ class _Writing:
     result: Buffer
 
     def by_elements(self, data: Shape, indices: Shape, is_work: bool) -> None:
-        """A loop for each dimension of the indices; the axis is the innermost, and the outermost of the others is shared out."""
+        """Writes a loop for each dimension of the indices: the axis is the innermost, the outermost of the others is parallel."""
         kernel, axis = self.kernel, int(self.node.attrs.get("axis", 0)) % len(data)
         own, far = steps_of(indices), steps_of(data)
         others = [d for d in range(len(data)) if d != axis]
@@ -73,8 +73,8 @@ class _Writing:
             self._write(kernel.name_value("p", position), n)
 
     def by_rows(self, data: Shape, indices: Shape, is_shared: bool) -> None:
-        """Row after row of the indices, which say where a slice of the updates goes. Where the places in a slice are shared out,
-        all rows come in order for each of them."""
+        """Goes through the rows of the indices, each of which is the position of a slice of the updates. If the positions in a
+        slice are shared by threads, each goes through all rows in order."""
         kernel, count, rows = self.kernel, indices[-1], math.prod(indices[:-1])
         size, far = math.prod(data[count:]), steps_of(data)
         with ExitStack() as loops:
@@ -90,7 +90,7 @@ class _Writing:
         return index_read(self.kernel, self.targets, name, position, size)
 
     def _write(self, position: Operand, update: Operand) -> None:
-        """The number at the position after the update. Where the larger or the smaller one is kept, NaN wins."""
+        """Writes the element after the update. For maximum and minimum NaN wins."""
         there, number = self.result[position], self.numbers[update]
         how = str(self.node.attrs.get("reduction", "none"))
         if how in ("add", "mul"):

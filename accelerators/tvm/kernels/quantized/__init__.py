@@ -1,1 +1,1 @@
-"""Products and pools of quantized values, with what follows them number by number."""
+"""Products and pools of quantized values, with the element-wise ops after them."""

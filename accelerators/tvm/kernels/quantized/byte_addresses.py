@@ -1,4 +1,4 @@
-"""Where the pixels of a tile of bytes stand: in the copy of a band, or in the image."""
+"""Addresses of the pixels of a tile of bytes, in the copy of a band or in the image."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from partita.accelerators.tvm.sizes.extent import Extent
 def byte_addresses(
     kernel: Kernel, shape: Shape, group: Value, top: Value | None, base: Value, wide: Operand, count: int
 ) -> list[Value]:
-    """Where each of so many pixels from `base` on reads the first tap of the group's first channel, in rows of `wide` pixels. The
-    band begins at row `top` of the image; a copy holds the band alone."""
+    """For each of `count` pixels from `base` on, the address of the first tap of the group's first channel, in rows of `wide`
+    pixels. The band begins at row `top`; None for a copy, which holds the band alone."""
     window, across = shape.window, shape.across
     if isinstance(window.out[1], Extent):
         pixel = base if top is None else top * window.out[1] + base
@@ -30,8 +30,8 @@ def byte_addresses(
 
 
 def _of_any(kernel: Kernel, shape: Shape, group: Value, pixel: Value, wide: Operand, count: int) -> list[Value]:
-    """The same of images of any width, from a pixel of the result on. Of all pixels but the first these are found without a
-    division: each stands beside the one before, or begins the next row."""
+    """The same for images of dynamic width, from a pixel of the result on. Only the first address needs a division: each other
+    pixel follows the one before, or begins the next row."""
     window, across = shape.window, shape.across
     out = as_index(window.out[1])
     row, column = kept(kernel, "row", pixel // out), kept(kernel, "column", pixel % out)

@@ -1,5 +1,5 @@
-"""The bands and ranges of panels into which a quantized product is cut: those of its cut, or, where images have any height and
-width, those that a kernel computes from the sizes of a call."""
+"""The bands and ranges of panels into which a quantized product is divided: those of its cut, or, for images of dynamic height
+and width, those that a kernel computes from the sizes of a call."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS
 
 @attrs.frozen(slots=True, eq=False)
 class Bands:
-    """How the work is shared out."""
+    """The division of the work into tasks."""
 
     count: Operand
     """The number of bands of an image."""
     rows: Operand
-    """How many rows of the result each has."""
+    """Rows of the result in a band."""
     room: Operand
-    """The rows that a band's copy has room for."""
+    """Rows of the result that a band's copy has space for."""
     parts: Operand
-    """Into how many ranges the panels are cut."""
+    """Number of ranges of panels."""
     parallel: bool | Value
-    """Do threads share the work?"""
+    """True if threads share the work, or a condition."""
 
     @property
     def cuts_panels(self) -> bool:
-        """May there be several ranges of panels?"""
+        """True if there may be several ranges of panels."""
         return not isinstance(self.parts, int) or self.parts > 1
 
 
@@ -51,8 +51,8 @@ def bands_of(kernel: Kernel, cut: Cut, machine: Machine) -> Bands:
 def bands_of_images(
     kernel: Kernel, shape: Shape, tallest: Operand, parts: int, machine: Machine, is_enough: bool | Value
 ) -> Bands:
-    """The bands of images of any height and width: equal ones, no more rows than the tallest has. Where the work is enough each
-    thread has as many bands, and where these are fewer than the threads there are so many ranges of panels."""
+    """The bands of images of dynamic height and width: equal ones, of at most `tallest` rows. If there is enough work their
+    number is about a multiple of the threads', and if they are fewer than the threads, there are `parts` ranges of panels."""
     high, tall = as_index(shape.window.out[0]), kept(kernel, "tall", tallest)
     wanted = (high + tall - 1) // tall
     if is_enough is not False:
@@ -62,12 +62,12 @@ def bands_of_images(
     rows = kept(kernel, "rows", (high + wanted - 1) // wanted)
     count = kept(kernel, "bands", (high + rows - 1) // rows)
     ranges = kept(kernel, "ranges", select(count >= machine.threads, 1, as_index(parts))) if parts > 1 else parts
-    # Memory whose size is computed while the kernel runs is had by a task of its own alone, even where one thread runs them all.
+    # Only a parallel loop gives each task its own memory of dynamic size, even if one thread runs all tasks.
     return Bands(count, rows, rows, ranges, True if shape.copies else is_enough)
 
 
 def _tallest(shape: Shape) -> Operand:
-    """The most rows of a band such that what its tiles read stays in a cache."""
+    """Most rows of a band whose input stays in a cache."""
     window = shape.window
     high = as_index(window.out[0])
     if shape.outs * shape.depth >= HEAVY:

@@ -1,7 +1,7 @@
-"""Convolutions of quantized values that see each channel by itself, and what follows.
+"""Depthwise convolutions of quantized values, and the element-wise ops after them.
 
-A vector holds neighbouring channels. A tile keeps the sums of neighbouring pixels of a row. The instruction that sums up products
-of bytes takes those of several rows of the window: they are put side by side once, for all pixels of the tile that see them."""
+A vector holds neighbouring channels. A tile keeps the sums of neighbouring pixels of a row. The dot-product instruction takes
+bytes of several rows of the window: they are interleaved once, for all pixels of the tile that read them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.types import Array
 
 BAND = 0.5
-"""The rows that could be computed while a band begins, and copies rows that its neighbours copy too."""
+"""Cost of a band in rows: starting it, and copying rows that its neighbours copy too."""
 
 PIXELS = (8, 7, 6, 5, 4, 3, 2, 1)
-"""The number of pixels that a tile may have."""
+"""The numbers of pixels that a tile may have."""
 
 
 def depthwise(body: Body, machine: Machine) -> Draft | None:
-    """A convolution of each channel by itself."""
+    """The kernel for a depthwise convolution and its epilogue; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Depthwise"]
     if len(roots) != 1:
         return None
@@ -69,13 +69,13 @@ def depthwise(body: Body, machine: Machine) -> Draft | None:
 
 
 def _until_the_last(shape: Shape, rows: int, threads: int) -> float:
-    """The rows that pass until the last thread is through with bands of so many."""
+    """Time, in rows, until the last thread has finished with bands of `rows` rows."""
     bands = shape.images * math.ceil(shape.window.out[0] / rows)
     return math.ceil(bands / threads) * (rows + BAND)
 
 
 def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
-    """Bands of rows whose copy stays in a cache."""
+    """The bands of rows, whose copy stays in a cache."""
     window, products = shape.window, shape.window.pixels * shape.window.count * shape.channels
     if window.is_any:
         row = as_index(window.sizes[1]) * (window.strides[0] * shape.channels)
@@ -91,8 +91,8 @@ def _bands_of(kernel: Kernel, shape: Shape, machine: Machine) -> Bands:
 
 
 def _sizes(shape: Shape, machine: Machine) -> dict[int, int]:
-    """Of how many pixels tiles are, so that few of a row are left over, and about the cycles that each takes: several sizes for
-    images of any width."""
+    """Numbers of pixels of a tile, with the estimated cycles of each: the one that leaves few pixels of a row over, or several
+    for images of dynamic width."""
     wide, most = shape.window.out[1], machine.registers // 2
     if isinstance(wide, Extent):
         return {size: size + 1 for size in PIXELS[::-1] if size <= most}
@@ -103,33 +103,33 @@ def _sizes(shape: Shape, machine: Machine) -> dict[int, int]:
 
 @attrs.frozen(slots=True)
 class _Packed:
-    """How the weights stand: [vector of channels][rows of one step][tap across][the bytes of a step]."""
+    """The layout of the weights: [vector of channels][rows of one step][tap across][bytes of a step]."""
 
     dot: Dot
     shape: Shape
 
     @property
     def starts(self) -> list[int]:
-        """Where each vector of channels begins; the last overlaps the one before."""
+        """First channel of each vector; the last vector overlaps the one before."""
         return starts(self.shape.channels, self.dot.lanes)
 
     @property
     def steps(self) -> int:
-        """How many steps the rows of the window take."""
+        """Number of steps for the rows of the window."""
         return math.ceil(self.shape.window.taps[0] / self.dot.group)
 
     @property
     def each(self) -> int:
-        """Bytes of one vector of channels."""
+        """Bytes of weights of one vector of channels."""
         return self.steps * self.shape.window.taps[1] * self.dot.bytes
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all weights."""
         return len(self.starts) * self.each
 
     def pack(self, weights: Array) -> Array:
-        """[channels, 1, down, across] so, rows that a step has no tap for filled up by zeros."""
+        """Weights [channels, 1, down, across] in this layout; rows without a tap are zero."""
         down, across = self.shape.window.taps
         filled = np.zeros((self.shape.channels, self.steps * self.dot.group, across), np.int8)
         filled[:, :down] = weights[:, 0]
@@ -145,13 +145,13 @@ class _Writing:
     dot: Dot
     kernel: Kernel
     buffers: tuple[Buffer, Buffer, Buffer]
-    """The image, the weights, and what the sums begin with."""
+    """The image, the weights, and the initial sums."""
     writer: Writer
     frame: Frame
     bands: Bands
 
     def write(self, sizes: Mapping[int, int]) -> None:
-        """The tasks: images and bands of rows, with code for tiles of each size where there are several."""
+        """Writes the tasks: images and bands of rows, with code for tiles of each size if there are several."""
         kernel, window, frame, bands = self.kernel, self.shape.window, self.frame, self.bands
         name, wide = partial(kept, kernel, is_kept=window.is_any), window.out[1]
         chosen = chosen_size(kernel, wide, sizes) if isinstance(wide, Extent) else None
@@ -168,7 +168,7 @@ class _Writing:
                 for_each_size(kernel, chosen, sizes, lambda pixels: self._band(n, top, image, pixels))
 
     def _band(self, n: Value, top: Value, image: Buffer | None, pixels: int) -> None:
-        """Tiles of each row, then vectors of channels."""
+        """Writes the loops of a band: tiles of each row, then vectors of channels."""
         kernel, window, packed = self.kernel, self.shape.window, _Packed(self.dot, self.shape)
         across = pieces(window.out[1], pixels)
         with kernel.loop(self.bands.rows, "row") as row, kernel.loop(across, "tile") as tile:
@@ -187,7 +187,7 @@ class _Writing:
     def _vector(
         self, n: Value, first: Value, channel: Value, address: Value, weights: Value, image: Buffer | None, pixels: int
     ) -> None:
-        """Some neighbouring channels of a tile."""
+        """Writes one vector of channels of a tile."""
         kernel, window, lanes = self.kernel, self.shape.window, self.dot.lanes
         acc = kernel.registers("acc", int32, (pixels,), lanes)
         for p in range(pixels):
@@ -206,7 +206,7 @@ class _Writing:
                 self.writer.store(acc.lane(p, lane), (first + p, channel + lane))
 
     def _word(self, n: Value, address: Value, rows: range, column: int, image: Buffer | None) -> Value:
-        """The numbers of one column of the tile in some rows of the window, side by side for each channel."""
+        """The elements of one column of the tile in several rows of the window, interleaved per channel."""
         window, words = self.shape.window, []
         for i, row in enumerate(rows):
             at = address + (row * window.dilations[0] * self._wide(image) + column) * self.shape.channels

@@ -1,7 +1,7 @@
-"""Images made larger, their channels side by side: the phases of a transposed convolution dealt out, and resizes.
+"""Enlarged images, channels last: interleaved phases of a transposed convolution, and resizes.
 
-Which pixels of the image a pixel of the result reads stands in tables. Images of any size are enlarged by whole factors, and it
-follows from these."""
+Tables list the pixels of the image that each pixel of the result reads. Images of dynamic size are enlarged by integer factors,
+from which the pixels are computed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node
 
 SCALE = 1
-"""The input of a Mix beside its image."""
+"""The index of a Mix's scale among its inputs."""
 
 
 def interleave(body: Body, machine: Machine) -> Draft | None:
-    """Rows and columns of all phases between each other."""
+    """The kernel that interleaves rows and columns of all phases; None for any other body."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
@@ -54,7 +54,7 @@ def interleave(body: Body, machine: Machine) -> Draft | None:
 
 
 def resize(body: Body, machine: Machine) -> Draft | None:
-    """Each pixel of the result is a pixel of the image."""
+    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
@@ -80,25 +80,25 @@ def resize(body: Body, machine: Machine) -> Draft | None:
 
 
 Read = Callable[[Value], Sequence[tuple[Value, Value]]]
-"""The two pixels that a position of the result reads in one dimension, and their shares."""
+"""Returns the two pixels that a position of the result blends in one dimension, and their weights."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Mixing:
-    """A resize that mixes integers, and what follows: a kernel that is to be written."""
+    """A kernel for a resize that blends integers, and its epilogue."""
 
     root: Node
     problem: Problem
     kernel: Kernel
     image: Buffer
-    """All integers in a row."""
+    """The integers of the image, flat."""
     reads: tuple[Read, Read]
-    """What rows and columns of the result read."""
+    """The pixels that rows, and columns, of the result read."""
     writer: Writer
 
     @classmethod
     def of(cls, body: Body) -> Mixing | None:
-        """None for any body but one Mix."""
+        """The kernel for a body with one Mix; None for any other body."""
         roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mix"]
         if len(roots) != 1:
             return None
@@ -116,7 +116,7 @@ class Mixing:
 
 
 def mix(body: Body, machine: Machine) -> Draft | None:
-    """Each pixel of the result of two rows and two columns, as a number, and what follows. Rows are mixed first."""
+    """The kernel that blends each pixel of the result from two rows and two columns (rows first), with its epilogue."""
     mixing = Mixing.of(body)
     if mixing is None:
         return None
@@ -150,7 +150,7 @@ def mix(body: Body, machine: Machine) -> Draft | None:
 
 
 def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, Read]:
-    """What a row and a column of the result read: positions and shares of tables, or what follows from whole factors."""
+    """The pixels that rows and columns of the result read, with weights: from tables, or computed from integer factors."""
     if tables:
         pairs = (tables[0], tables[1]), (tables[2], tables[3])
         down, across = ((lambda at, p=p, s=s: [(p[at, i].as_index(), s[at, i]) for i in (0, 1)]) for p, s in pairs)
@@ -171,13 +171,13 @@ def _reads(kernel: Kernel, root: Node, tables: Sequence[Buffer]) -> tuple[Read, 
 
 
 def _scaled(node: Node, x: Numbers) -> Value:
-    """The mixture of the integers without their zero point, times their scale."""
+    """The blend of the integers minus their zero point, times their scale."""
     number: Value = x[0] * x[SCALE + 1]
     return number
 
 
 def _chunks(kernel: Kernel, size: int | Value, lanes: int, work: Callable[[Operand, int], None]) -> None:
-    """The work for each vector, and for what is left at the end."""
+    """The work for each vector, and for the remainder."""
     if not isinstance(size, int):
         each_piece(kernel, size, lanes, work)
         return
@@ -191,7 +191,7 @@ def _chunks(kernel: Kernel, size: int | Value, lanes: int, work: Callable[[Opera
 def _copied(
     kernel: Kernel, source: Buffer, result: Buffer, start: Value, to: Value, channels: int, machine: Machine
 ) -> None:
-    """The channels of one pixel."""
+    """Copies the channels of one pixel."""
 
     def copy(first: Operand, count: int) -> None:
         result[to + first] = source.vector(count, start + first)
@@ -202,8 +202,8 @@ def _copied(
 def _each_row(
     kernel: Kernel, batch: int, high: int, steps: int, machine: Machine, write: Callable[[Value, Value], None]
 ) -> None:
-    """What is done for each row of the results; the threads share them."""
+    """Writes the work for each row of the results, which threads share."""
     is_any = any(isinstance(size, Extent) for size in (batch, high, steps))
-    # Memory whose size is computed while the kernel runs is had by a task of its own alone.
+    # Only a parallel loop gives each task its own memory of dynamic size.
     with kernel.tasks(batch * high, "task", is_any or machine.threads_for(batch * high * steps) > 1) as task:
         write(kept(kernel, "n", task // high, is_any), kept(kernel, "h", task % high, is_any))

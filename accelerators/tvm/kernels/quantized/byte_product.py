@@ -1,8 +1,8 @@
-"""Products of quantized values by constant weights, and what follows: convolutions, and products of matrices.
+"""Products of quantized values and constant weights, with their epilogues: convolutions and matrix products.
 
-Sums are whole numbers: unsigned bytes of the image times signed ones of the weights. They begin with a number for each column,
-which holds the bias, and what the image's zero point adds. A tile keeps pixels x vectors of columns in registers; each step takes
-four neighbouring channels of every pixel. A window's tap is another address, so that nothing is rearranged but at the image's
+Sums are integers: unsigned bytes of the image times signed ones of the weights. The initial sum of each column holds the bias and
+the contribution of the image's zero point. A tile keeps pixels x vectors of columns in registers; each step takes four
+neighbouring channels of every pixel. Each tap of a window is another address, so that nothing is rearranged except at the image's
 border, where a task copies its band with the zero point around it."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 
 def product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a product and what follows it; None for any other body."""
+    """The kernel for a product and its epilogue; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Product"]
     if len(roots) != 1:
         return None
@@ -72,25 +72,25 @@ def _pixels(shape: Shape) -> int:
 
 @attrs.frozen(slots=True, eq=False)
 class _Band:
-    """The values that are known throughout a task."""
+    """The values of a task."""
 
     n: Value
     """The image."""
     top: Value
     """The first row of the result in the band."""
     rows: Operand
-    """How many rows of the result it has."""
+    """Number of rows of the result in the band."""
     image: Buffer | None
-    """The copy of what it sees, if there is one."""
+    """The copy of the band's input, if there is one."""
     wide: Buffer | None
-    """Where its task rewrites the weights of each panel, if it does."""
+    """The buffer into which the task rewrites the weights of each panel, if it does."""
     own: Buffer | None
-    """What is taken off each row of sums, if half of the multiplications are left out: [row, group]."""
+    """The correction terms of rows for products with half of the multiplications: [row, group]."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Panel:
-    """The values that are known while one panel is computed."""
+    """The values of a panel."""
 
     group: Value
     first: Operand
@@ -100,12 +100,12 @@ class _Panel:
 
 @attrs.frozen(slots=True, eq=False)
 class _Weights:
-    """Where the weights of a panel stand."""
+    """The place of a panel's weights."""
 
     buffer: Buffer
     first: Value
     own: Own | None = None
-    """What is taken off rows and columns, if half of the multiplications are left out."""
+    """The correction terms of rows and columns for products with half of the multiplications."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -122,8 +122,8 @@ class _Tasks:
     zero: int
 
     def write(self) -> None:
-        """The tasks: images, bands of rows, ranges of panels. Where the number of pixels is not known, a band has code for tiles
-        of several heights."""
+        """Writes the tasks: images, bands of rows, ranges of panels. For a dynamic number of pixels a band has code for tiles of
+        several heights."""
         cut, bands, kernel, window = self.cut, self.bands, self.kernel, self.cut.shape.window
         rows, count = bands.rows, bands.count * bands.parts
         name = partial(kept, kernel, is_kept=window.is_any)
@@ -145,7 +145,7 @@ class _Tasks:
                 for_each_size(kernel, chosen, heights, lambda height: self._band(height, n, top, part, image))
 
     def _band(self, height: int, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
-        """A band by tiles of this height."""
+        """Writes a band with tiles of this height."""
         cut, buffers = self.cut, (self.source, self.weight, self.beginning)
         is_highest = height == cut.tile.rows
         cut = attrs.evolve(cut, tile=Tile(height, cut.tile.vectors, cut.tile.crosses and is_highest))
@@ -154,7 +154,7 @@ class _Tasks:
 
 @attrs.frozen(slots=True, eq=False)
 class _Writing:
-    """Writes the products of a band by tiles of one height."""
+    """Writes the products of a band with tiles of one height."""
 
     cut: Cut
     bands: Bands
@@ -165,10 +165,10 @@ class _Writing:
     writer: Writer
     zero: int
     is_highest: bool
-    """Are there no higher tiles? Lower ones are for so few rows that they read the weights as they stand."""
+    """True if there are no higher tiles. Lower ones are for so few rows that they read the weights as stored."""
 
     def write(self, n: Value, top: Value, part: Value, image: Buffer | None) -> None:
-        """A range of panels, given the copy of what the band sees, if there is one."""
+        """Writes a range of panels, given the copy of the band's input, if there is one."""
         cut, kernel, rows = self.cut, self.kernel, self.bands.rows
         if image is not None and cut.shape.is_winograd:
             image = self.squares.write_image(image)
@@ -181,7 +181,7 @@ class _Writing:
 
     @property
     def frame(self) -> Frame:
-        """The copy of what a band sees."""
+        """The copy of a band's input."""
         return Frame(self.cut.shape, self.bands.room, self.zero)
 
     def _panels(self, band: _Band, part: Value) -> None:
@@ -203,11 +203,11 @@ class _Writing:
 
     @property
     def squares(self) -> Squares:
-        """What writes the products of squares of results."""
+        """The writer of Winograd products, by squares of results."""
         return Squares(self.cut, self.kernel, self.frame.wide)
 
     def _tiles(self, band: _Band, panel: _Panel) -> None:
-        """All tiles of the band for one panel."""
+        """Writes all tiles of the band for one panel."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         columns = [kernel.name_value(f"column{v}", self._column(panel, v)) for v in range(panel.vectors)]
         weights = self._weights(panel, band)
@@ -229,7 +229,7 @@ class _Writing:
                 self._store(band.n, band.top, base, columns, sums)
 
     def _wide(self) -> Buffer | None:
-        """A buffer for what a task makes of a panel's weights; None: its tiles read them as they stand."""
+        """A buffer for a panel's rewritten weights; None if its tiles read them as stored."""
         cut = self.cut
         if cut.shape.is_winograd:
             return self.squares.memory_of_weights()
@@ -237,7 +237,7 @@ class _Writing:
         return self.kernel.memory("wide", cut.dot.column, (cut.tile.vectors * cut.block_bytes,)) if widens else None
 
     def _weights(self, panel: _Panel, band: _Band) -> _Weights:
-        """The panel's weights as its tiles read them: larger numbers, or sums of them, if there is a buffer for those."""
+        """The panel's weights as its tiles read them: widened, or as Winograd sums, if there is a buffer for those."""
         cut, kernel, source, wide = self.cut, self.kernel, self.weight, band.wide
         first = kernel.name_value("weights", (panel.group * cut.blocks + panel.first) * cut.block_bytes)
         if wide is None:
@@ -258,13 +258,13 @@ class _Writing:
         return _Weights(wide, rewritten, Own(band.own, columns))
 
     def _column(self, panel: _Panel, v: int) -> Value:
-        """Where a vector of the panel begins among the columns."""
+        """The first column of a vector of the panel."""
         cut, own = self.cut, self.cut.shape.own
         within: Value = (as_index(panel.first) + v) * cut.dot.lanes
         return panel.group * own + (minimum(within, own - cut.stored) if own % cut.dot.lanes else within)
 
     def _addresses(self, group: Value, top: Value, base: Value, image: Buffer | None, count: int) -> list[Value]:
-        """Where each of so many pixels reads the first tap of the group's first channel: in the copy, or in the image."""
+        """For each of `count` pixels, the address of the first tap of the group's first channel, in the copy or in the image."""
         shape = self.cut.shape
         if image is None:
             return byte_addresses(self.kernel, shape, group, top, base, shape.window.sizes[1], count)
@@ -273,7 +273,7 @@ class _Writing:
     def _in_vectors(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
     ) -> Registers:
-        """The sums of a tile in registers; they leave them, to be read again in a loop."""
+        """The sums of a tile in registers, which are then stored, to be read again in a loop."""
         cut, kernel, vectors, group = self.cut, self.kernel, len(columns), self.cut.dot.group
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), cut.dot.lanes)
         for r in range(cut.tile.rows):
@@ -295,13 +295,13 @@ class _Writing:
 
     @property
     def _products(self) -> Crossed:
-        """What writes products with half of the multiplications."""
+        """The writer of products with half of the multiplications."""
         return Crossed(self.kernel, self.cut.dot)
 
     def _crossed(
         self, rows: list[Value], columns: list[Value], addresses: list[Value], weights: _Weights, own: Own, image: Buffer
     ) -> Registers:
-        """The same with half of the multiplications. What the sums begin with is added at the end, so that they stay small."""
+        """The same with half of the multiplications. The initial sums are added at the end, so that sums stay small."""
         cut, kernel, vectors, lanes = self.cut, self.kernel, len(columns), self.cut.dot.lanes
         acc = kernel.registers("acc", int32, (cut.tile.rows, vectors), lanes)
         for r, row in enumerate(rows):
@@ -318,7 +318,7 @@ class _Writing:
         return sums
 
     def _own_of_rows(self, image: Buffer, rows: Operand) -> Buffer:
-        """What is taken off the sums of each row: [row, group]."""
+        """The correction terms of the sums of each row: [row, group]."""
         cut, kernel = self.cut, self.kernel
         groups, across = cut.shape.groups, cut.shape.window.out[1]
         into = kernel.memory("own_of_rows", int32, (counted(self.bands.room * across * groups),))
@@ -334,7 +334,7 @@ class _Writing:
     def _in_tiles(
         self, n: Value, columns: list[Value], addresses: list[Value], weights: _Weights, image: Buffer | None
     ) -> Registers:
-        """The sums of a tile in the processor's tiles. Rows of the image that are not equally far apart are copied for each
+        """The sums of a tile in the processor's tile registers. Rows of the image without a uniform distance are copied for each
         step."""
         cut, kernel, tiling, vectors = self.cut, self.kernel, self.cut.tiling, len(columns)
         assert tiling is not None
@@ -358,7 +358,7 @@ class _Writing:
         return sums
 
     def _apart(self, image: Buffer | None) -> int | None:
-        """How far neighbouring pixels of the result are apart in the image; None if that differs."""
+        """The distance in the image between neighbouring pixels of the result; None if it varies."""
         window, across = self.cut.shape.window, self.cut.shape.across
         wide = window.sizes[1] if image is None else self.frame.wide
         if window.out[1] == 1:
@@ -367,7 +367,7 @@ class _Writing:
 
     @contextmanager
     def _taps(self, vectors: int, weights: Value, image: Buffer | None) -> Iterator[tuple[Value, Value]]:
-        """A block for each piece of the window: how far from the first its bytes are, and where its weights begin."""
+        """A block for each piece of the window: the offset of its bytes from the first, and the start of its weights."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         wide = window.sizes[1] if image is None else self.frame.wide
         with kernel.loop(window.taps[0], "ky") as ky, kernel.loop(cut.shape.runs, "kx") as kx:
@@ -377,7 +377,7 @@ class _Writing:
             yield tap, kernel.name_value("packed", weights + (ky * cut.shape.runs + kx) * each)
 
     def _store(self, n: Value, top: Value, base: Value, columns: list[Value], sums: Registers) -> None:
-        """Write what the sums come to."""
+        """Writes the results of the sums."""
         cut, kernel, window = self.cut, self.kernel, self.cut.shape.window
         first = kernel.name_value("to", n * window.pixels + top * window.out[1] + base)
         with kernel.loop(cut.tile.rows, "r") as row:

@@ -1,7 +1,7 @@
-"""Sums of products of bytes in tiles: matrices of sums that the processor keeps whole, as AMX does.
+"""Sums of products of bytes in tile registers, which hold whole matrices of sums, as in AMX.
 
-An instruction multiplies 16 rows of up to 64 bytes by as many bytes of 16 columns. Two tiles of rows meet two tiles of columns.
-Where the processor has none, loops over a buffer make the same sums."""
+An instruction multiplies 16 rows of up to 64 bytes by as many bytes of 16 columns. Two tiles of rows are multiplied by two tiles
+of columns. If the processor has no such tiles, loops over a buffer compute the same sums."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 
 TALL = 16
-"""The rows, and the columns, of a tile."""
+"""Rows, and columns, of a tile."""
 
 WIDEST = 64
-"""The bytes of a tile's row."""
+"""Bytes in a row of a tile."""
 
 GROUP = 4
-"""The neighbours in the depth that stand side by side in a tile of columns."""
+"""Neighbours along the depth that are adjacent in a tile of columns."""
 
 LEFT, RIGHT = 4, 6
-"""The numbers of the tiles that hold what is multiplied; those before them hold sums."""
+"""The first tile registers of the left and of the right operands; those before them hold sums."""
 
 
 @attrs.frozen(slots=True)
 class Tiling:
-    """How a product's tiles are made of the processor's."""
+    """The division of a product's tile into the processor's tiles."""
 
     rows: int
     """Rows of one of the processor's tiles."""
     high: int
-    """How many of them stand one above the other: 1 or 2."""
+    """Number of processor tiles stacked vertically: 1 or 2."""
     bytes: int
-    """The number of bytes of the depth that a step takes."""
+    """Bytes of the depth per step."""
     is_emulated: bool
 
     @classmethod
     def of(cls, pixels: int, reach: int, is_emulated: bool) -> Tiling:
-        """For so many pixels, each with so many bytes: equal steps, and tiles that leave few rows over."""
+        """For `pixels` pixels of `reach` bytes each: equal steps, and tiles that leave few rows over."""
         high = min(2, pixels)
         tiles = -(-pixels // (high * TALL))
         rows = max(1, -(-pixels // tiles) // high)
@@ -62,15 +62,15 @@ class Tiling:
 
 @attrs.frozen(slots=True, eq=False)
 class Left:
-    """Rows of bytes that a step reads, equally far apart."""
+    """Rows of bytes for a step, at a uniform distance."""
 
     buffer: Buffer
     before: tuple[Operand, ...]
-    """The buffer's indices but the last."""
+    """The buffer's indices except the last."""
     first: Value
-    """Where the first row begins."""
+    """Start of the first row."""
     apart: int
-    """How far each row is from the one before."""
+    """Distance from one row to the next."""
 
     def at(self, row: Operand, byte: Operand) -> tuple[Operand, ...]:
         """The position of a byte of a row."""
@@ -79,16 +79,16 @@ class Left:
 
 @attrs.frozen(slots=True, eq=False)
 class Tiles:
-    """Writes the sums of one tile of a product: so many rows, and one or two vectors of columns."""
+    """Writes the sums of one tile of a product: `rows` times `high` rows, and one or two vectors of columns."""
 
     tiling: Tiling
     kernel: Kernel
     vectors: int
     sums: Registers
-    """Where the sums come to stand, row by row."""
+    """The destination of the sums, row by row."""
 
     def begin(self, beginning: Buffer, columns: list[Value]) -> None:
-        """Let each row of sums begin with the numbers of its columns."""
+        """Sets each row of sums to the initial sums of its columns."""
         kernel, tiling = self.kernel, self.tiling
         if tiling.is_emulated:
             with kernel.loop(tiling.high * tiling.rows, "r") as r:
@@ -100,7 +100,7 @@ class Tiles:
                 kernel.do(tile_load(_number(i * self.vectors + v), beginning[column], _bytes(0)))
 
     def step(self, left: Left, right: Buffer, first: Value) -> None:
-        """Add the products of a step's bytes; those of the columns begin at `first`, four of each column side by side."""
+        """Adds the products of a step's bytes; those of the columns begin at `first`, four of each column adjacent."""
         kernel, tiling = self.kernel, self.tiling
         if tiling.is_emulated:
             self._emulate(left, right, first)
@@ -114,7 +114,7 @@ class Tiles:
                 kernel.do(tdpbusd(_number(i * self.vectors + v), _number(LEFT + i), _number(RIGHT + v)))
 
     def end(self) -> None:
-        """Write the sums to where they are read."""
+        """Stores the sums in `sums`."""
         kernel, tiling = self.kernel, self.tiling
         if tiling.is_emulated:
             return
@@ -139,7 +139,7 @@ class Tiles:
 
 
 def configure(kernel: Kernel, tiling: Tiling) -> None:
-    """Tell the thread's processor how large its tiles are; they belong to the thread, so each task does it."""
+    """Configures the sizes of the tiles; the configuration belongs to the thread, so each task does it."""
     if tiling.is_emulated:
         return
     sizes = kernel.stack("sizes", uint8, (WIDEST,))
@@ -153,7 +153,7 @@ def configure(kernel: Kernel, tiling: Tiling) -> None:
 
 
 def release(kernel: Kernel, tiling: Tiling) -> None:
-    """Give the tiles back, so that the system need not save them when the thread is interrupted."""
+    """Releases the tiles, so that the system need not save them when the thread is interrupted."""
     if not tiling.is_emulated:
         kernel.do(tile_release())
 

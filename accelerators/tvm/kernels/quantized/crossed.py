@@ -1,13 +1,13 @@
-"""Sums of products with half of the multiplications, as Winograd found for products of vectors; exact, since all numbers stay
+"""Sums of products with half of the multiplications, by Winograd's method for inner products; exact, since everything stays in
 integers.
 
-With the numbers x of a row and y of a column, for every two of each:
+For each two elements x of a row and the two elements y of a column:
 
     x0 y0 + x1 y1 = (x0 + y1) (x1 + y0) - x0 x1 - y0 y1
 
-Processors add 16-bit numbers in more of their units than they multiply them in. What is taken off depends on the row alone, or on
-the column alone: it is computed once for each row of a band and once for each column of a panel, not for each of their sums. A
-step takes four numbers of the depth, of which the first two are x0 and the others x1."""
+Processors have more units that add 16-bit numbers than units that multiply them. The correction terms depend on the row alone, or
+on the column alone: they are computed once for each row of a band and once for each column of a panel, not for each of their
+sums. A step takes four elements of the depth, of which the first two are x0 and the others x1."""
 
 from __future__ import annotations
 
@@ -31,50 +31,49 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.quantized.dots import Dot
 
 STEP = 4
-"""Numbers of the depth that a step takes."""
+"""Elements of the depth per step."""
 
 NUMBERS = 16
-"""Numbers of a row that are taken at once."""
+"""Elements of a row that are processed at once."""
 
 
 LARGEST = (255 + 128) ** 2 + 255**2 + 128**2
-"""How much two numbers of the depth may add to a sum, of bytes of an image and of weights."""
+"""The most that two elements of the depth, bytes of an image and of weights, may add to a sum."""
 
 
 def is_exact(depth: int) -> bool:
-    """Do all sums stay within 32 bits, if the depth has so many numbers?"""
+    """True if all sums over such a depth fit 32 bits."""
     return depth // 2 * LARGEST < 1 << 31
 
 
 def beside(rows: int, vectors: int) -> int:
-    """How many registers a tile of so many rows and vectors takes beside its sums."""
+    """Number of registers of a tile besides its sums."""
     return 2 * vectors + 3
 
 
 @attrs.frozen(slots=True, eq=False)
 class Own:
-    """What is taken off sums."""
+    """The correction terms of sums."""
 
     rows: Buffer
-    """For each row of the band, below zero."""
+    """For each row of the band, negated."""
     columns: Registers
     """For each column of the panel."""
 
     def taken_off(self, row: Value, column: int, lanes: int) -> Value:
-        """What the sums of a row of the band, and of a vector of columns of the panel, begin with."""
+        """The initial sums of a row of the band and a vector of columns of the panel."""
         return self.rows[row].spread(lanes) - self.columns[column]
 
 
 @attrs.frozen(slots=True, eq=False)
 class Crossed:
-    """Writes such products for the instruction that sums up products of 16-bit numbers by pairs."""
+    """Writes such products with the instruction that adds pairs of products of 16-bit numbers."""
 
     kernel: Kernel
     dot: Dot
 
     def step(self, acc: Registers, rows: Buffer, firsts: Sequence[Value], columns: Buffer, first: Value) -> None:
-        """Add a step's products to the sums of a tile: of what each row has from one of these positions on, and the panel from
-        another."""
+        """Adds a step's products to the sums of a tile: rows begin at the positions `firsts`, the panel's columns at `first`."""
         dot, vectors = self.dot, acc.shape[1]
         for r, at in enumerate(firsts):
             pairs = [self.kernel.name_value(f"left{r}", rows.vector(2, at + i).regrouped(int32)) for i in (0, 2)]
@@ -84,7 +83,7 @@ class Crossed:
                 acc[r, v] = acc[r, v] + self.products(x[0] + y[1], x[1] + y[0])
 
     def own_of_columns(self, columns: Buffer, first: Value, depth: int, own: Registers) -> None:
-        """Sum up what is taken off for each column of a panel of such a depth, which begins at `first`."""
+        """Computes the correction terms of the columns of a panel of such a depth, which begins at `first`."""
         kernel, dot, (vectors,) = self.kernel, self.dot, own.shape
         acc = kernel.registers("acc", int32, (vectors,), dot.lanes)
         for v in range(vectors):
@@ -97,7 +96,7 @@ class Crossed:
             own[v] = acc[v]
 
     def own_of_row(self) -> OwnOfRow:
-        """A sum of what is taken off for one row, nothing yet."""
+        """An empty sum for the correction term of a row."""
         sums = self.kernel.registers("own_sums", int32, (1,), NUMBERS // 2)
         rest = self.kernel.stack("own_rest", int32, (1,))
         sums[0] = 0
@@ -105,7 +104,7 @@ class Crossed:
         return OwnOfRow(self, sums, rest)
 
     def products(self, first: Value, second: Value) -> Value:
-        """The products of 16-bit numbers, added up by pairs."""
+        """The products of 16-bit elements, added in pairs."""
         if self.dot.add is not None:
             return vpmaddwd(first, second)
         (a, b), (c, d) = _apart(first), _apart(second)
@@ -114,16 +113,16 @@ class Crossed:
 
 @attrs.frozen(slots=True, eq=False)
 class OwnOfRow:
-    """What is taken off for one row, as it is summed up."""
+    """The correction term of one row, as it is summed up."""
 
     crossed: Crossed
     sums: Registers
-    """The sum of whole vectors, lane by lane."""
+    """The sum of full vectors, lane by lane."""
     rest: Buffer
-    """The sum of what is left behind them."""
+    """The sum of the remainder."""
 
     def add(self, row: Buffer, first: Value, count: int) -> None:
-        """Add so many neighbours."""
+        """Adds `count` neighbours."""
         kernel, (whole, rest) = self.crossed.kernel, divmod(count, NUMBERS)
         with kernel.loop(whole, "k") as k:
             numbers = row.vector(NUMBERS, first + k * NUMBERS)
@@ -135,11 +134,11 @@ class OwnOfRow:
 
     @property
     def below_zero(self) -> Value:
-        """The sum with its sign turned round."""
+        """The negated sum."""
         return 0 - reduce(operator.add, [self.sums.lane(0, lane) for lane in range(NUMBERS // 2)], self.rest[0])
 
 
 def _apart(numbers: Value) -> tuple[Value, Value]:
-    """The even and the odd ones."""
+    """The even and the odd elements."""
     bits = numbers.regrouped(uint32)
     return (bits & 0xFFFF).cast(int16).cast(int32), (bits >> 16).cast(int16).cast(int32)

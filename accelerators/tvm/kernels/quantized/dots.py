@@ -1,9 +1,9 @@
-"""How kernels say the instructions that sum up products of bytes.
+"""Instructions that sum up products of bytes, as kernels use them.
 
-Each adds to the sums of a vector, one for each column, the products of a group of numbers, which all columns share, with as many
-signed bytes of each column: of four unsigned bytes, or of two such bytes that were copied as numbers of 16 bits. The sums are
-exact, so that every way makes the same numbers, and so does the portable code that stands for an instruction where the processor
-lacks it."""
+Each adds to a vector of sums, one per column, the products of a group of elements, which all columns share, with as many signed
+bytes of each column. The elements are four unsigned bytes, or two such bytes that were widened to 16 bits. The sums are exact, so
+every instruction computes the same results, and so does the portable code that emulates an instruction on a processor without
+it."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ from partita.accelerators.tvm.machine.special import BY_NAME, Used
 from partita.graph.types import Array
 
 WORD = 32
-"""The bits of the numbers that all columns of a step share."""
+"""Bits of the group of elements that all columns of a step share."""
 
 Add = Callable[[Value, Value, Buffer, Value], Value]
-"""A vector of sums with a step's products added: of the sums, the numbers of each column as 32 bits, and the buffer of the
-columns' bytes and where the step's begin in it."""
+"""Returns a vector of sums with a step's products added, given the sums, the elements of each column as 32 bits, the buffer of
+the columns' bytes, and the start of the step in it."""
 
 
 @attrs.frozen(slots=True)
 class Dot:
-    """One way to take a step."""
+    """One instruction for a step."""
 
     lanes: int
-    """How many sums a vector holds."""
+    """Sums of a vector."""
     is_by_columns: bool
-    """Do the bytes of a column stand side by side? Else those of all columns with one place in the group do."""
+    """True if the bytes of a column are adjacent; else those of all columns with the same place in the group are."""
     add: Add | None
-    """The step in the processor's own instructions; None: in portable code."""
+    """The step with the processor's own instructions; None: in portable code."""
     beside: Callable[[int, int], int]
-    """How many registers a tile of so many rows and vectors takes beside its sums."""
+    """Number of registers of a tile besides its sums, given its rows and vectors."""
     element: Element = uint8
-    """What the image's bytes are read as; they are copied, if it is another type."""
+    """The element type in which the image is read; bytes are copied if it is another one."""
     column: Element = int8
-    """What the columns' bytes are best read as; a step takes them as bytes too."""
+    """The preferred element type of columns; a step takes bytes too."""
 
     @property
     def group(self) -> int:
-        """How many numbers of the depth one step takes."""
+        """Elements of the depth per step."""
         return WORD // self.element.bits
 
     @property
     def bytes(self) -> int:
-        """How many bytes of columns a step of one vector takes."""
+        """Elements of columns that a step of one vector takes."""
         return self.lanes * self.group
 
     def pack(self, bytes_of_columns: Array) -> Array:
-        """[..., column, byte] in the instruction's order."""
+        """[..., column, byte] in the order of the instruction."""
         ordered = bytes_of_columns if self.is_by_columns else bytes_of_columns.swapaxes(-1, -2)
         return np.ascontiguousarray(ordered).reshape(*bytes_of_columns.shape[:-2], self.bytes)
 
     def position(self, column: Operand, byte: int) -> Operand:
-        """Where a byte of a column stands within its step."""
+        """Position of a byte of a column within its step."""
         return column * self.group + byte if self.is_by_columns else byte * self.lanes + column
 
     def step(self, kernel: Kernel, acc: Registers, at: Index, left: Value, right: Buffer, first: Value) -> None:
-        """Add a step's products to the vector of sums at a position of the tile. Its numbers are 32 bits that all columns share,
-        or a vector with 32 bits for each column."""
+        """Adds a step's products to the vector of sums at a position of the tile. `left` is 32 bits that all columns share, or a
+        vector with 32 bits for each column."""
         if self.add is not None:
             acc[at] = self.add(acc[at], left if left.type.lanes > 1 else left.spread(self.lanes), right, first)
             return
@@ -90,7 +90,7 @@ class Dot:
             acc.set_lane(at, lane, total)
 
     def _numbers(self, kernel: Kernel, left: Value) -> Callable[[Value], list[Value]]:
-        """A function that takes the 32 bits of a column apart."""
+        """A function that splits the 32 bits of a column into elements."""
 
         def apart(word: Value) -> list[Value]:
             bits, size = word.bits_as(uint32), self.element.bits
@@ -110,19 +110,19 @@ def _vnni(total: Value, left: Value, right: Buffer, first: Value) -> Value:
 
 
 def _pairs(total: Value, left: Value, right: Buffer, first: Value) -> Value:
-    """The products by way of numbers of 16 bits, two products of which fit 32 bits."""
+    """The products in 16-bit integers, two products of which fit 32 bits."""
     lanes = total.type.lanes
     return total + vpmaddwd(left.regrouped(int16), right.vector(lanes * 2, first).cast(int16))
 
 
 def has_tiles(machine: Machine) -> bool:
-    """Does this machine sum up products of bytes in tiles? Where there are few rows it does so in vectors, as AVX-512 does."""
+    """True if this machine sums up products of bytes in tiles. For few rows it does so in vectors, as AVX-512 does."""
     used = machine.instruction("int8")
     return used is not None and used.name == "amx-int8"
 
 
 def plain_dot(lanes: int) -> Dot:
-    """The way in portable code, for so many columns."""
+    """The step in portable code, for `lanes` columns."""
     return _DOTS["plain"](lanes)
 
 

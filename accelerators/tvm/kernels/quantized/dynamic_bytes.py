@@ -1,4 +1,4 @@
-"""Numbers as bytes whose scale and zero point follow from the numbers themselves: DynamicQuantizeLinear."""
+"""DynamicQuantizeLinear: floats as bytes whose scale and zero point are computed from the floats themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST = 255
 
 
 def dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The one op; None for any other body."""
+    """The kernel for the op alone; None for any other body."""
     dynamic = Dynamic.of(body)
     if dynamic is None:
         return None
@@ -49,19 +49,19 @@ def dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True, eq=False)
 class Dynamic:
-    """A kernel for the op that is to be written."""
+    """The parts of a kernel for the op."""
 
     problem: Problem
     kernel: Kernel
     count: int
-    """How many numbers there are."""
+    """Number of elements."""
     x: Buffer
     results: Mapping[int, Buffer]
-    """The bytes, their scale and their zero point by their numbers, as far as they are wanted."""
+    """The bytes, their scale and their zero point, by output number, as far as they are used."""
 
     @classmethod
     def of(cls, body: Body) -> Dynamic | None:
-        """None for any body but the one op."""
+        """The kernel for a body with this op alone; None for any other body."""
         node, problem = body.ops[0], Problem.of(body)
         if len(body.ops) != 1 or node.op != "DynamicQuantizeLinear" or node.domain or len(problem.inputs) != 1:
             return None
@@ -73,20 +73,20 @@ class Dynamic:
         return cls(problem, kernel, count, x, {e.index: buffer for e, buffer in zip(problem.outputs, outputs, strict=True)})
 
     def scaled(self, low: Value, high: Value) -> tuple[Value, Value]:
-        """The scale and the zero point, as numbers, that follow from the least and the largest number and zero."""
+        """The scale and the zero point, as floats, from the minimum and maximum of the elements and zero."""
         name = self.kernel.name_value
         span = name("span", high - low)
         scale = name("scale", select(span.equals(0.0), 1.0, span) / float(LARGEST))
         return scale, name("point", nearest(minimum(maximum(0.0 - low / scale, 0.0), float(LARGEST))))
 
     def tell(self, scale: Value, point: Value) -> None:
-        """Write both."""
+        """Writes the scale and the zero point."""
         for number, value in ((1, scale), (2, point.cast(int32))):
             if number in self.results:
                 self.results[number][0] = value.cast(self.results[number].element)
 
     def round(self, first: Value, lanes: int, scale: Value, point: Value) -> None:
-        """Some neighbours over the scale, to the nearest, plus the zero point."""
+        """Quantizes a vector: elements over the scale, rounded to nearest, plus the zero point."""
         bounds = [(bound - point).spread(lanes) for bound in (0.0, float(LARGEST))]
         scaled = self.x.vector(lanes, first) / scale.spread(lanes)
         whole = nearest(minimum(maximum(scaled, bounds[0]), bounds[1])).cast(int32)
@@ -94,7 +94,7 @@ class Dynamic:
 
 
 def _extreme(kernel: Kernel, x: Buffer, row: Row, how: str) -> Value:
-    """The least or the largest of the numbers and zero; NaN is passed over, as in onnxruntime."""
+    """The minimum or maximum of the elements and zero; NaN is ignored, as in onnxruntime."""
     join = minimum if how == "min" else maximum
     lanes, step = row.lanes, row.lanes * SUMS
     best = kernel.registers(f"{how}s", float32, (SUMS,), lanes)

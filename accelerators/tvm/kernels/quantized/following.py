@@ -1,4 +1,4 @@
-"""What follows a product or a pool of quantized values number by number, rounding included."""
+"""Element-wise ops after a product or a pool of quantized values, rounding included."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from partita.graph.node import Node, NodeEntry
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:
-    """The epilogue of a body whose results are pixels by channels; None if one of the other ops is more than that. Some of these
-    may compute a number for each channel, or for all, which is computed anew for each result.
+    """The epilogue of a body with results [pixels, channels]; None if one of the other ops is not element-wise. Some of them may
+    compute one value for each channel, or for all, which is recomputed for each result.
 
-    `start` computes the root's number from the sum and the root's inputs, of which those at `beside` have these shapes."""
+    `start` computes the root's result from the sum and the root's inputs; those in `beside` have the given shapes."""
     shape, version = shape_of(root[0]), body.graph.opsets.get("", 1)
     groups = [(0, len(shape) - 1), (len(shape) - 1, len(shape))]
     others = [node for node in body.ops if node is not root]

@@ -1,5 +1,5 @@
-"""A band of a quantized image, copied with the zero point around it, channels filled up to whole steps, and bytes as larger
-numbers where an instruction takes those."""
+"""A copy of a band of a quantized image, with the zero point as padding, channels padded to full steps, and bytes widened if the
+instruction takes wider elements."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from partita.accelerators.tvm.kernels.quantized.cut import Shape
 from partita.accelerators.tvm.kernels.shared.tile import counted, larger, pieces, smaller, start
 
 CHUNK = 64
-"""Numbers that are copied at once."""
+"""Elements that are copied at once."""
 
 WORDS = 16
-"""Pixels that are copied at once where each is a word of all its channels."""
+"""Pixels that are copied at once if all channels of a pixel fit a word."""
 
 
 @attrs.frozen(slots=True)
 class Frame:
-    """The copy of the rows that a band sees: [row, column, channel]."""
+    """The copy of a band's input: [row, column, channel]."""
 
     shape: Shape
     rows: Operand
@@ -50,22 +50,22 @@ class Frame:
 
     @property
     def size(self) -> Operand:
-        """Numbers of the copy."""
+        """Elements of the copy."""
         return self.down * self.wide * self.shape.across
 
     @property
     def is_straight(self) -> bool:
-        """Do all numbers of the copy stand in the image in the same order?"""
+        """True if the copy has the same elements in the same order as the image."""
         shape, window = self.shape, self.shape.window
         return not shape.is_plain and window.is_inside and self.wide == window.sizes[1] and shape.across == shape.channels
 
     def memory(self, kernel: Kernel) -> Buffer:
-        """Where the copy stands."""
+        """Allocates the copy."""
         return kernel.memory("image", self.shape.element, (counted(self.size),))
 
     def write(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, top: Value, down: Operand | None = None) -> None:
-        """Fill it, for image n and the band that begins at row `top` of the result; of a band that may have fewer rows than
-        others, so many rows."""
+        """Fills it, for image n and the band that begins at row `top` of the result; `down` is the number of rows of a band that
+        may have fewer than others."""
         window, across = self.shape.window, self.shape.across
         if self.is_straight and down is None:
             start = kernel.name_value("first", top * (window.strides[0] * window.sizes[1] * across))
@@ -84,7 +84,7 @@ class Frame:
                 self._fill(kernel, into, first, self.wide * across)
 
     def _row(self, kernel: Kernel, source: Buffer, into: Buffer, n: Value, row: Value, to: Value, count: Operand) -> None:
-        """Copy so many pixels of a row of the image."""
+        """Copies `count` pixels of a row of the image."""
         channels, across = self.shape.channels, self.shape.across
         if self.shape.is_plain:
             def words(first: Operand, size: int) -> None:
@@ -104,7 +104,7 @@ class Frame:
                 into[position + channel] = 0
 
     def _words(self, source: Buffer, n: Value, row: Value, column: Operand, count: int) -> Value:
-        """A vector of pixels of a plain image, each with its channels side by side in one word."""
+        """A vector of pixels of a plain image, with all channels of a pixel in one word."""
         element = self.shape.element
         kind: Element = int32 if self.shape.across * element.bits == int32.bits else int64
         word = source.vector(count, n, 0, row, column).cast(kind)
@@ -120,7 +120,7 @@ class Frame:
 
 
 def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Operand, to: Value, count: Operand) -> None:
-    """Copy so many neighbouring numbers."""
+    """Copies `count` contiguous elements."""
 
     def copy(first: Operand, size: int) -> None:
         into[to + first] = source.vector(size, n, start + first).cast(into.element)
@@ -129,8 +129,8 @@ def _copied(kernel: Kernel, source: Buffer, into: Buffer, n: Value, start: Opera
 
 
 def each_piece(kernel: Kernel, count: Operand, most: int, work: Callable[[Operand, int], None]) -> None:
-    """The work for so many neighbours at a time, and one by one for those left at the end: told where they begin, and how many
-    they are. Where it is not known how many there are, those at the end belong to a piece that overlaps the one before."""
+    """The work for pieces of `most` neighbours, and for single ones at the end; it gets the start and size of each piece. If the
+    count is dynamic, the last ones belong to a piece that overlaps the one before."""
     if isinstance(count, int):
         with kernel.loop(count // most, "e") as e:
             work(e * most, most)
@@ -145,8 +145,7 @@ def each_piece(kernel: Kernel, count: Operand, most: int, work: Callable[[Operan
 
 
 def each_chunk(kernel: Kernel, count: Operand, work: Callable[[Operand, int], None]) -> None:
-    """The work for every so many of some neighbouring numbers, and for those left at the end: told where they begin, and how many
-    they are."""
+    """The work for chunks of contiguous elements, and for the remainder; it gets the start and size of each."""
     if not isinstance(count, int):
         each_piece(kernel, count, CHUNK, work)
         return

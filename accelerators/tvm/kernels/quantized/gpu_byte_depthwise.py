@@ -1,5 +1,4 @@
-"""Convolutions of quantized values that see each channel by itself, on a GPU: a thread for each result, whose neighbours read
-neighbouring channels."""
+"""Depthwise convolutions of quantized values on a GPU: a thread per result, neighbours of which read neighbouring channels."""
 
 from __future__ import annotations
 
@@ -20,35 +19,35 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.types import Array
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_quantized_depthwise(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for such a convolution and what follows it; None for any other body."""
+    """The kernel for a depthwise convolution and its epilogue; None for any other body."""
     return draft_quantized(body, "Depthwise", lambda shape, zero: _Layer(shape, zero, min(THREADS, machine.gpu.threads)))
 
 
 @attrs.frozen(slots=True)
 class _Layer:
-    """One such convolution."""
+    """One depthwise convolution."""
 
     shape: Shape
     zero: int
-    """The image's zero point, which stands in the padding."""
+    """The image's zero point, which fills the padding."""
     threads: int
     schedule: str = "gpu_quantized_depthwise"
 
     @property
     def weights(self) -> int:
-        """How many bytes the weights are."""
+        """Bytes of the weights."""
         return self.shape.channels * self.shape.window.count
 
     def pack(self, array: Array) -> Array:
-        """The weights tap by tap, channels side by side."""
+        """The weights [tap, channel], flat."""
         return np.ascontiguousarray(array.reshape(self.shape.channels, -1).T).reshape(-1)
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
-        """A thread for each channel of each pixel of the results."""
+        """Writes a thread for each channel of each pixel of the result."""
         channels, window = self.shape.channels, self.shape.window
         count = self.shape.batch * window.pixels * channels
         with kernel.launch((parts_of(count, self.threads), 1, 1), self.threads) as (block, _, _, thread):

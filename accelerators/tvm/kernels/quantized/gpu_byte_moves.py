@@ -1,5 +1,5 @@
-"""Ops on a GPU that move integers whose channels stand side by side: joins of channels, resizes to the nearest pixel, and the
-phases of a transposed convolution dealt out. A thread moves some neighbouring channels of a pixel at once."""
+"""Ops on a GPU that move integers, channels last: concatenation of channels, resizes to the nearest pixel, and interleaving of
+the phases of a transposed convolution. A thread moves some neighbouring channels of a pixel at once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Threads of a block, if the GPU allows as many."""
 
 Move = Callable[[Value, Value], None]
-"""Moves the channels at and behind one of a pixel."""
+"""Moves some channels of a pixel, from one on."""
 
 
 def gpu_joined(body: Body, machine: Machine) -> Draft | None:
@@ -48,7 +48,7 @@ def gpu_joined(body: Body, machine: Machine) -> Draft | None:
 
 
 def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a resize each pixel of whose result is one of the image; None for any other body."""
+    """The kernel for a resize in which each pixel of the result copies one of the image; None for any other body."""
     if not _is_alone(body):
         return None
     node, problem = body.ops[0], Problem.of(body)
@@ -70,7 +70,7 @@ def gpu_resized_bytes(body: Body, machine: Machine) -> Draft | None:
 
 
 def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for rows and columns of all phases between each other; None for any other body."""
+    """The kernel that interleaves rows and columns of all phases; None for any other body."""
     if not _is_alone(body):
         return None
     node, problem = body.ops[0], Problem.of(body)
@@ -95,12 +95,12 @@ def gpu_interleaved_bytes(body: Body, machine: Machine) -> Draft | None:
 
 
 def _is_alone(body: Body) -> bool:
-    """Is it one op of ours?"""
+    """True for a body of a single op of our quantized domain."""
     return len(body.ops) == 1 and body.ops[0].domain == DOMAIN
 
 
 def coordinates_of(kernel: Kernel, pixel: Value, high: int, wide: int) -> tuple[Value, Value, Value]:
-    """The picture, the row and the column of a pixel, given the sizes of a picture."""
+    """The image, the row and the column of a pixel, given the sizes of an image."""
     named = ("n", pixel // (high * wide)), ("h", pixel // wide % high), ("w", pixel % wide)
     is_any = isinstance(high, Extent) or isinstance(wide, Extent)
     n, h, w = (kept(kernel, name, number, is_any) for name, number in named)
@@ -108,12 +108,12 @@ def coordinates_of(kernel: Kernel, pixel: Value, high: int, wide: int) -> tuple[
 
 
 def _beside_each_other(*counts: int) -> int:
-    """How many neighbouring channels a thread moves."""
+    """Number of neighbouring channels that a thread moves."""
     return WIDTH if all(count % WIDTH == 0 for count in counts) else 1
 
 
 def _each(kernel: Kernel, machine: Machine, pixels: int, channels: int, lanes: int, move: Move) -> None:
-    """A thread for every so many channels of each pixel."""
+    """Writes a thread for every `lanes` channels of each pixel."""
     each, threads = channels // lanes, min(THREADS, machine.gpu.threads)
     count = pixels * each
     with kernel.launch((parts_of(count, threads), 1, 1), threads) as (block, _, _, thread):

@@ -1,8 +1,8 @@
-"""Products of quantized values by constant weights on a GPU, and what follows them: convolutions, and products of matrices.
+"""Products of quantized values and constant weights on a GPU, with their epilogues: convolutions and matrix products.
 
 A block computes a tile: rows are the pixels of all images, columns are results, and the depth is the channels of all taps. Sums
-are whole numbers: unsigned bytes of the image times signed ones of the weights, by tensor cores where the GPU has them. What the
-sums begin with, which holds the bias and what the image's zero point adds, is added at the end."""
+are integers: unsigned bytes of the image times signed ones of the weights, by tensor cores if the GPU has them. The initial sums,
+which hold the bias and the contribution of the image's zero point, are added at the end."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ from partita.graph.types import Array
 
 
 def gpu_quantized_product(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a product and what follows it; None for any other body."""
+    """The kernel for a product and its epilogue; None for any other body."""
     return draft_quantized(body, "Product", lambda shape, zero: _Layer.of(shape, zero, machine))
 
 
 def _works(shape: Shape) -> list[Work]:
-    """The products that a cut is chosen for: one, but for images of any size, or any number of rows."""
+    """The products for which a cut is chosen: a single one, or several for dynamic images or rows."""
     groups, depth = shape.groups, shape.channels // shape.groups * shape.window.count
     outs, weights = shape.outs // groups, shape.outs * depth
     if not shape.is_any:
@@ -87,12 +87,12 @@ class _Layer:
 
     shape: Shape
     zero: int
-    """The image's zero point, which stands in the padding."""
+    """The image's zero point, which fills the padding."""
     tile: BlockTile | TensorTile
 
     @classmethod
     def of(cls, shape: Shape, zero: int, machine: Machine) -> _Layer:
-        """The cut that takes the fewest cycles. Where bytes are read one by one each thread stays at one row."""
+        """The product with the cut of fewest cycles. If bytes are read one by one, each thread stays at one row."""
         gpu, works = machine.gpu, _works(shape)
         if has_tensor_cores(machine, uint8, int8):
             lanes = cls(shape, zero, TensorTile(16, 16, 16, 16, 32, 1, 2, 1)).lanes
@@ -105,32 +105,32 @@ class _Layer:
 
     @property
     def schedule(self) -> str:
-        """The name of its kernel."""
+        """The name of its schedule."""
         return "gpu_quantized_product" + ("_on_tensor_cores" if isinstance(self.tile, TensorTile) else "")
 
     @property
     def inner(self) -> int:
-        """The input channels of a group."""
+        """Input channels of a group."""
         return self.shape.channels // self.shape.groups
 
     @property
     def outs(self) -> int:
-        """The output channels of a group."""
+        """Output channels of a group."""
         return self.shape.outs // self.shape.groups
 
     @property
     def rows(self) -> int:
-        """The pixels of all results."""
+        """Pixels of all results."""
         return self.shape.batch * self.shape.window.pixels
 
     @property
     def depth(self) -> int:
-        """The products of each sum."""
+        """Products of each sum."""
         return self.inner * self.shape.window.count
 
     @property
     def lanes(self) -> int:
-        """How many neighbouring bytes of the image a thread takes at once: channels of one tap."""
+        """Adjacent bytes of the image that a thread reads at once: channels of one tap."""
         if self.shape.is_plain:
             return 1
         if isinstance(self.tile, TensorTile):
@@ -139,22 +139,22 @@ class _Layer:
 
     @property
     def steps(self) -> int:
-        """The steps of all slices together."""
+        """Steps of all slices together."""
         return self.tile.steps(self.depth) * self.tile.slices
 
     @property
     def blocks(self) -> tuple[int, Operand]:
-        """The tiles along the columns and along the rows."""
+        """Number of tiles along the columns and along the rows."""
         return -(-self.outs // self.tile.columns), parts_of(self.rows, self.tile.rows)
 
     @property
     def weights(self) -> int:
-        """How many bytes the packed weights are."""
+        """Bytes of the packed weights."""
         return self.shape.groups * self.blocks[0] * self.steps * self.tile.depth * self.tile.columns
 
     def pack(self, array: Array) -> Array:
-        """The weights [group, tile, step, depth, column], with zeros where a tile reaches beyond; for tensor cores each step has
-        its columns first. The depth goes through all channels for each tap."""
+        """The weights [group, tile, step, depth, column], padded with zeros; for tensor cores [.., column, depth]. The depth goes
+        through all channels for each tap."""
         groups, wide, deep = self.shape.groups, self.tile.columns, self.tile.depth
         is_turned = isinstance(self.tile, TensorTile)
         ordered = array.reshape(groups, self.outs, self.inner, -1).transpose(0, 3, 2, 1)
@@ -168,7 +168,7 @@ class _Layer:
         return packed.reshape(-1)
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
-        """A block for each tile of each group."""
+        """Writes a block for each tile of each group."""
         tile, blocks = self.tile, self.blocks
         with kernel.launch((*blocks, self.shape.groups), tile.threads) as (block, band, group, thread):
             own = own_thread(tile, thread)
@@ -191,14 +191,14 @@ class _Layer:
                 Product(kernel, tile, thread, *sides, int32).write(tile.steps(self.depth), store, bounds)
 
     def _copied(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> TensorSide:
-        """The side of the image for tensor cores."""
+        """The operand of the image for tensor cores."""
         tile, lanes = self.tile, self.lanes
         listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
         source = self._sources(kernel, listed, band, group)
         return TensorSide(image, tile.rows, tile.depth, listed, lanes, source, turned=True, fill=self.zero)
 
     def _read(self, kernel: Kernel, image: Buffer, own: Value, band: Value, group: Value) -> Side:
-        """The same where threads read, and bytes become words."""
+        """The operand of the image if threads read it and convert bytes to words."""
         tile, lanes = self.tile, self.lanes
         listed = spots(tile, own, tile.rows, lanes, turned=lanes > 1)
         sources = self._sources(kernel, listed, band, group)
@@ -213,8 +213,8 @@ class _Layer:
     def _sources(
         self, kernel: Kernel, listed: tuple[Spot, ...], band: Value, group: Value
     ) -> Callable[[Value, Spot], Source]:
-        """Where in the image the bytes of a spot stand. What follows from their row is computed once: for each spot where threads
-        take several bytes at a time, else for the one row at which a thread stays."""
+        """The source in the image of a spot's bytes. What depends on their row only is computed once: for each spot if threads
+        read several bytes at a time, else for the one row at which a thread stays."""
         tile, window = self.tile, self.shape.window
         is_steady = self.lanes == 1 and self.tile.slice_threads % tile.rows == 0
         corners = {spot: self._corner(kernel, spot, band) for spot in (listed[:1] if is_steady else listed)}
@@ -237,7 +237,7 @@ class _Layer:
         return source
 
     def _corner(self, kernel: Kernel, spot: Spot, band: Value) -> tuple[Value, list[Value], Value | None]:
-        """The picture of a spot's row, where its first tap stands there, and whether there is such a row."""
+        """The image of a spot's row, the position of the first tap in it, and the condition that there is such a row."""
         window, tile, name = self.shape.window, self.tile, partial(kept, kernel, is_kept=self.shape.is_any)
         row, is_single = kernel.name_value("pixel", band * tile.rows + spot.at), self.shape.batch == 1
         picture = as_index(0) if is_single else name("picture", row // window.pixels)

@@ -1,4 +1,4 @@
-"""What a GPU's convolutions of quantized values have in common, however they are cut."""
+"""The common part of a GPU's convolutions of quantized values, whatever their cut."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ class Layer(Protocol):
 
     @property
     def schedule(self) -> str:
-        """The name of its kernel."""
+        """The name of its schedule."""
 
     @property
     def weights(self) -> int:
-        """How many bytes the packed weights are."""
+        """Bytes of the packed weights."""
 
     def pack(self, array: Array) -> Array:
         """The weights as the loops read them."""
 
     def write(self, kernel: Kernel, image: Buffer, weight: Buffer, beginning: Buffer, writer: Writer) -> None:
-        """All loops; sums begin with a number for each output channel."""
+        """Writes all loops; `beginning` is the initial sum of each output channel."""
 
 
 def draft_quantized(body: Body, op: str, cut: Callable[[Shape, int], Layer]) -> Draft | None:
-    """The kernel for the body's only such op as it is cut for its shape and the zero point around the image; None for any other
-    body."""
+    """The kernel for the body's only `op`, as cut for its shape and the zero point around the image; None for any other body."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == op]
     shape = Shape.of(roots[0]) if len(roots) == 1 else None
     if shape is None:

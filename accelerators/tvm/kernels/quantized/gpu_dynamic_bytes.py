@@ -1,8 +1,7 @@
-"""Numbers as bytes whose scale and zero point follow from the numbers themselves, on a GPU: DynamicQuantizeLinear in two
-launches.
+"""DynamicQuantizeLinear on a GPU, in two launches: floats as bytes whose scale and zero point are computed from the floats.
 
-The first one leaves the least and the largest number of each of some parts. In the second one every thread joins what all parts
-have, which is little, and rounds its own numbers."""
+The first launch writes the minimum and the maximum of each of a few parts. In the second one every thread combines those of all
+parts, which is little work, and rounds its own elements."""
 
 from __future__ import annotations
 
@@ -24,20 +23,20 @@ from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 256
-"""The threads of a block, where a GPU has as many: a power of two."""
+"""Threads of a block, if the GPU allows as many: a power of two."""
 
 EACH = 8
-"""The numbers of a thread in the second launch, and at least in the first."""
+"""Elements of a thread in the second launch, and at least in the first."""
 
 PARTS = 64
-"""The blocks of the first launch at most."""
+"""Most blocks of the first launch."""
 
 JOINS = minimum, maximum
-"""What is found: the least and the largest number."""
+"""The reductions: minimum and maximum."""
 
 
 def gpu_dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for the one op; None for any other body."""
+    """The kernel for the op alone; None for any other body."""
     dynamic = Dynamic.of(body)
     if dynamic is None:
         return None
@@ -61,7 +60,7 @@ def gpu_dynamic_bytes(body: Body, machine: Machine) -> Draft | None:
 
 
 def _find(kernel: Kernel, dynamic: Dynamic, extremes: Buffer, block: Value, thread: Value, threads: int) -> None:
-    """The least and the largest number of a block's part, and zero; NaN is passed over, as in onnxruntime."""
+    """Writes the minimum and maximum of a block's part and zero; NaN is ignored, as in onnxruntime."""
     apart = threads * extremes.sizes[1]
     best = kernel.stack("best", float32, (len(JOINS),))
     for i in range(len(JOINS)):
@@ -91,7 +90,7 @@ def _find(kernel: Kernel, dynamic: Dynamic, extremes: Buffer, block: Value, thre
 
 
 def _each(kernel: Kernel, count: int, first: Value, apart: int, most: Operand, work: Callable[[Value], None]) -> None:
-    """The work for numbers so far apart, as many as there are, and so many at most."""
+    """The work for up to `most` elements at a distance of `apart`, as far as there are any."""
     with kernel.loop(most, "i") as i:
         at = kernel.name_value("at", first + i * apart)
         with kernel.when(at < count):
@@ -99,7 +98,7 @@ def _each(kernel: Kernel, count: int, first: Value, apart: int, most: Operand, w
 
 
 def _joined(kernel: Kernel, extremes: Buffer, which: int, parts: int) -> Value:
-    """What all parts have found."""
+    """The minimum or maximum of all parts."""
     best = kernel.stack(f"best{which}", float32, (1,))
     best[0] = 0.0
     with kernel.loop(parts, "part") as part:

@@ -1,5 +1,5 @@
-"""Resizes that mix integers whose channels stand side by side, on a GPU: a thread for each result, and what follows it. The bits
-are those of the kernel for processors: rows are mixed first, and what is multiplied is rounded before it is added."""
+"""Resizes that blend integers, channels last, on a GPU: a thread per result, with the epilogue. The bits equal those of the
+processors' kernel: rows are blended first, and products are rounded before they are added."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.machine.machine import Machine
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Threads of a block, if the GPU allows as many."""
 
 
 def gpu_mix(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a Mix and what follows it; None for any other body."""
+    """The kernel for a Mix and its epilogue; None for any other body."""
     mixing = Mixing.of(body)
     if mixing is None:
         return None
@@ -28,7 +28,7 @@ def gpu_mix(body: Body, machine: Machine) -> Draft | None:
     count, threads = math.prod(sizes), min(THREADS, machine.gpu.threads)
 
     def mixed(pixel: Value, channel: Value) -> Value:
-        """The mixture of two rows of mixtures of two columns."""
+        """The blend of two columns, each a blend of two rows."""
         n, h, w = coordinates_of(kernel, pixel, high, wide)
         lines = [(kernel.name_value(f"row{i}", (n * deep + at) * across), share) for i, (at, share) in enumerate(read_row(h))]
         halves = []

@@ -1,7 +1,7 @@
-"""Products of two matrices that are both quantized values, or many such products at once, on a GPU, and what follows them.
+"""Products of two quantized matrices, or many such products at once, on a GPU, with their epilogues.
 
-Tensor cores multiply bytes as they stand. Else these become whole numbers of 32 bits, less their zero point, when they are read.
-Sums are exact either way. Reshapes and transposes before and after are ways to read and write, as in `pairs.py`."""
+Tensor cores multiply bytes as stored. Otherwise they are converted to 32-bit integers, minus their zero point, when they are
+read. Sums are exact either way. Reshapes and transposes before and after are folded into reads and writes, as in `pairs.py`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gpu_pair_product(body: Body, machine: Machine) -> Draft | None:
 
 
 def _best_tile(work: Work, gpu: Gpu, is_on_tensor_cores: bool) -> BlockTile | TensorTile:
-    """The cut that takes the fewest cycles."""
+    """The cut of fewest cycles."""
     if is_on_tensor_cores:
         tensor = list(tensor_tiles(gpu, 1))
         return choose("tile", tensor, ranking(tensor, lambda tile: tensor_demand(tile, work), gpu))
@@ -49,7 +49,7 @@ def _best_tile(work: Work, gpu: Gpu, is_on_tensor_cores: bool) -> BlockTile | Te
 
 
 def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes: tuple[int, int, int]) -> None:
-    """A block for each tile of each head. Of rows, of columns and of the depth there may be any number."""
+    """Writes a block for each tile of each head. Rows, columns and depth may be dynamic."""
     kernel, (rows, columns, depth) = heads.kernel, sizes
     blocks, bands, steps = parts_of(columns, tile.columns), parts_of(rows, tile.rows), parts_of(depth, tile.slices * tile.depth)
     result, wanted = heads.written(match.result, match.after), (match.chain or (match.root,))[-1][0]
@@ -79,8 +79,8 @@ def _write(match: PairProduct, heads: Heads, tile: BlockTile | TensorTile, sizes
 
 
 def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
-    """The zero point of a matrix as its bytes are stored; None: zero. The one given is of left bytes without a sign, and of right
-    ones with one."""
+    """The zero point of a matrix as its bytes are stored; None: zero. The op's is for unsigned bytes of the left matrix, and
+    signed ones of the right."""
     matrix, name, shift = (match.left, "left", -SIGN) if is_left else (match.right, "right", SIGN)
     is_signed = heads.read(matrix).buffer.element is int8
     known = beside(heads, match.points, 0 if is_left else 1) if match.root.attrs[name] else None
@@ -92,8 +92,8 @@ def _point(match: PairProduct, heads: Heads, is_left: bool) -> Value | None:
 def _side(
     view: View, head: Head, tile: BlockTile, own: Value, first: Value, sizes: tuple[int, int], point: Value | None, is_left: bool
 ) -> Side:
-    """A head's matrix, whose rows or columns a tile has from the first one on. `sizes` are its depth and how many of them there
-    are; what is beyond them counts as zero."""
+    """A head's matrix as an operand, with a tile's rows or columns from `first` on. `sizes` are its depth and the number of its
+    rows or columns; elements outside count as zero."""
     deep, along = (-1, -2) if is_left else (-2, -1)
     turned, extent = view.strides.steps[deep] == 1, tile.rows if is_left else tile.columns
     beside = neighbours(view, deep if turned else along, sizes[0] if turned else sizes[1])

@@ -1,4 +1,4 @@
-"""Values whose channels stand side by side, joined along them."""
+"""Concatenation of values along their channels, which are last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 PIXELS = 64
-"""A task joins about so many pixels."""
+"""Approximate pixels of a task."""
 
 
 def joined(body: Body, machine: Machine) -> Draft | None:
@@ -40,7 +40,7 @@ def joined(body: Body, machine: Machine) -> Draft | None:
 
 
 def _copied(kernel: Kernel, source: Buffer, result: Buffer, pixel: Value, first: int, lanes: int) -> None:
-    """The channels of one value at one pixel."""
+    """Copies the channels of one value at one pixel."""
     whole, rest = divmod(source.sizes[1], lanes)
     with kernel.loop(whole, "v") as v:
         result[pixel, v * lanes + first] = source.vector(lanes, pixel, v * lanes)

@@ -15,10 +15,10 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import LOOKUPS
 
 PIECE = 4096
-"""A task looks up about so many bytes."""
+"""Bytes of a task."""
 
 UNROLLED = 8
-"""Bytes that are looked up one after another in a step."""
+"""Bytes of an unrolled step."""
 
 
 def lookup(body: Body, machine: Machine) -> Draft | None:

@@ -1,8 +1,8 @@
-"""Products of two matrices that are both quantized values, or many such products at once, and what follows them.
+"""Products of two quantized matrices, or many such products at once, with their epilogues.
 
-The sum of (a - p)(b - q) is that of a b, less p times each column's sum of b, less q times each row's sum of a, and depth p q:
-so the bytes are multiplied as they stand. A task lays each panel of the right matrix out as the instruction takes it, and sums
-up its columns while it is near. Reshapes and transposes before and after are ways to read and write (`strides.py`)."""
+The sum of (a - p)(b - q) is that of a b, minus p times each column's sum of b, minus q times each row's sum of a, plus depth p q:
+so the bytes are multiplied as stored. A task packs each panel of the right matrix for the instruction, and sums up its columns
+while it is in cache. Reshapes and transposes before and after are folded into reads and writes (`strides.py`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from partita.accelerators.tvm.machine.work import BYTE_PRODUCTS
 from partita.graph.node import Node, NodeEntry
 
 SIGN = 128
-"""The highest bit of a byte: how much larger a byte is without its sign."""
+"""The highest bit of a byte, and the difference between a signed byte and its unsigned form."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -61,17 +61,17 @@ class PairProduct(TwoSided):
 
     @property
     def scale(self) -> NodeEntry | None:
-        """The number that a sum is multiplied by; None where the sums are the result."""
+        """The scale of the sums; None if the sums are the result."""
         return self.root.inputs[2] if len(self.root.inputs) > 2 else None
 
     @property
     def points(self) -> NodeEntry | None:
-        """The zero points of both matrices; None where both are zero."""
+        """The zero points of both matrices; None if both are zero."""
         return self.root.inputs[3] if len(self.root.inputs) > 3 else None
 
 
 def find_pair_product(root: Node, readers: Readers, version: int) -> PairProduct | None:
-    """The product around a MatMul of quantized values, with all that is worked into it."""
+    """The product around a MatMul of quantized values, with all ops that are fused into it."""
     shape = any_shape(root[0]) if root.op == "MatMul" and root.domain == DOMAIN else None
     if shape is None:
         return None
@@ -107,7 +107,7 @@ def pair_product(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class _Cut:
-    """How a product is cut: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
+    """The cut of a product: panels of vectors of columns, tiles of rows; the last of each overlaps the one before."""
 
     rows: int
     columns: int
@@ -130,36 +130,36 @@ class _Cut:
 
     @property
     def blocks(self) -> int:
-        """Vectors of columns."""
+        """Number of vectors of columns."""
         return math.ceil(self.columns / self.dot.lanes)
 
     @property
     def panels(self) -> int:
-        """Panels across."""
+        """Number of panels."""
         return math.ceil(self.blocks / self.tile.vectors)
 
     @property
     def tiles(self) -> int:
-        """Tiles down."""
+        """Number of tiles per panel."""
         return math.ceil(self.rows / self.tile.rows)
 
     @property
     def stored(self) -> int:
-        """How many sums of a vector are results."""
+        """Number of sums of a vector that are results."""
         return min(self.dot.lanes, self.columns)
 
     @property
     def steps(self) -> int:
-        """Steps of the depth, the last perhaps filled up."""
+        """Steps of the depth; the last may be padded."""
         return math.ceil(self.depth / self.dot.group)
 
     @property
     def rest(self) -> int:
-        """How many of its numbers the last step has, if it is not whole; else 0."""
+        """Elements of the last step if it is not full, else 0."""
         return self.depth % self.dot.group
 
     def column(self, panel: Value, v: int) -> Operand:
-        """A panel's vector's first column."""
+        """The first column of a panel's vector."""
         first = start(panel, self.tile.vectors, self.blocks)
         within: Operand = (first + v) * self.dot.lanes
         return minimum(within, self.columns - self.stored) if self.columns % self.dot.lanes else within
@@ -176,14 +176,14 @@ class _Writing:
     right: View
     result: View
     points: tuple[Value | None, Value | None]
-    """The zero point of the left matrix, its bytes without a sign, and that of the right one, its bytes with one; None: zero."""
+    """The zero points of the left matrix as unsigned bytes, and of the right one as signed bytes; None: zero."""
     scale: Value | None
-    """The number that a sum is multiplied by."""
+    """The scale of the sums."""
     number: Callable[[Value, Head, Operand, Operand], Value]
 
     @classmethod
     def of(cls, match: PairProduct, heads: Heads, cut: _Cut) -> _Writing:
-        """With the ways in which the buffers are read and written."""
+        """With the views through which the buffers are read and written."""
         wanted = (match.chain or (match.root,))[-1][0]
         left, right, result = heads.read(match.left), heads.read(match.right), heads.written(match.result, match.after)
         number = heads.chain(match.chain, match.root[0], wanted, 1.0, cut.rows, cut.columns)
@@ -196,14 +196,14 @@ class _Writing:
         return self.heads.kernel
 
     def write(self, machine: Machine) -> None:
-        """Tasks, then pairs of a head and a panel, then tiles."""
+        """Writes the loops: tasks, then pairs of a head and a panel, then tiles."""
         cut, count = self.cut, self.heads.count
         wanted = machine.tasks_for(count * cut.rows * cut.columns * cut.depth, BYTE_PRODUCTS)
         tasks = min(wanted, count * cut.panels * cut.tiles)
         share_out(self.kernel, count * cut.panels, cut.tiles, tasks, self._pair)
 
     def _pair(self, pair: Value) -> Callable[[Value], None]:
-        """What is done once for a head and a panel."""
+        """Writes the work done once per head and panel; returns the function for one of its tiles."""
         cut, kernel = self.cut, self.kernel
         panel = kernel.name_value("panel", pair % cut.panels)
         head = self.heads.head(kernel.name_value("head", pair // cut.panels))
@@ -227,8 +227,8 @@ class _Writing:
     # -- the left matrix -------------------------------------------------------------------------------------
 
     def _rows(self, head: Head) -> Buffer | None:
-        """A copy of the left matrix without signs, where the depth's neighbours do not stand side by side, or not as the
-        instruction takes them."""
+        """A copy of the left matrix in unsigned elements, if neighbours along the depth are not adjacent, or not of the
+        instruction's type."""
         cut, kernel, element = self.cut, self.kernel, self.cut.dot.element
         is_straight = self.left.strides.steps[-1] == 1 or cut.depth == 1
         if is_straight and element is uint8:
@@ -243,12 +243,12 @@ class _Writing:
         return rows
 
     def _copy(self, rows: Buffer, head: Head, row: Value, first: Operand, count: int) -> None:
-        """Copy some neighbours of a row of the left matrix."""
+        """Copies neighbours of a row of the left matrix."""
         numbers = _unsigned(self.left.buffer.vector(count, self.left.at(head, row, first)))
         rows[row * self.cut.depth + first] = numbers.cast(rows.element)
 
     def _numbers(self, head: Head, rows: Buffer | None, row: Operand, step: Operand, count: int) -> Value:
-        """Some neighbours of a row as 32 bits, without a sign; fewer than a step's are filled up by anything."""
+        """Neighbours of a row as 32 bits, unsigned; an incomplete step is padded with anything."""
         group, bits = self.cut.dot.group, self.cut.dot.element.bits
         buffer = self.left.buffer if rows is None else rows
         at = self.left.at(head, row, step * group) if rows is None else row * self.cut.depth + step * group
@@ -261,7 +261,7 @@ class _Writing:
         return word
 
     def _row_sums(self, head: Head) -> Buffer | None:
-        """The sums of the left matrix's rows, where the right one's zero point asks for them."""
+        """The sums of the left matrix's rows, if the right one has a zero point."""
         cut, kernel = self.cut, self.kernel
         if self.points[1] is None:
             return None
@@ -278,7 +278,7 @@ class _Writing:
     # -- the right matrix ------------------------------------------------------------------------------------
 
     def _pack(self, head: Head, columns: list[Value]) -> Buffer:
-        """A panel as the instruction takes it: [step][vector][the bytes of a step], with a sign."""
+        """A panel as signed elements in the instruction's layout: [step][vector][the bytes of a step]."""
         cut, kernel = self.cut, self.kernel
         packed = kernel.memory("packed", cut.dot.column, (cut.steps * cut.tile.vectors * cut.dot.bytes,))
         whole = cut.steps - bool(cut.rest)
@@ -307,7 +307,7 @@ class _Writing:
                     packed[to + c * group] = self._word(head, step, column + c, count)
 
     def _word(self, head: Head, step: Operand, column: Operand, count: int) -> Value:
-        """Some neighbours of a column, with a sign."""
+        """Neighbours of a column, signed."""
         group = self.cut.dot.group
         at = [self.right.at(head, step * group + i, column) for i in range(count)]
         if count == group and self.right.strides.steps[-2] == 1:
@@ -315,7 +315,7 @@ class _Writing:
         return self._interleaved([self.right.buffer[position] for position in at])
 
     def _interleaved(self, rows: list[Value]) -> Value:
-        """Some vectors of bytes as one with signs, the numbers of each lane side by side, filled up by zeros."""
+        """Vectors of bytes as one signed vector with the elements of each lane adjacent, padded with zeros."""
         wide = self.cut.dot.column
         bits: Element = uint8 if wide is int8 else uint16
         word, *others = [_signed(row).cast(wide).bits_as(bits).cast(int32) for row in rows]
@@ -324,7 +324,7 @@ class _Writing:
         return word.regrouped(wide)
 
     def _beginning(self, packed: Buffer) -> Buffer | None:
-        """What the sums begin with: the columns' sums times the left matrix's zero point, and what both zero points make."""
+        """The initial sums: depth p q minus p times the columns' sums, for zero points p (left) and q (right)."""
         cut, kernel, (left, right) = self.cut, self.kernel, self.points
         if left is None:
             return None
@@ -361,7 +361,7 @@ class _Writing:
             step(kernel.name_value("last", whole), cut.rest)
 
     def _store(self, head: Head, row: Value, columns: list[Value], acc: Registers, row_sums: Buffer | None) -> None:
-        """Write what the sums come to: they leave their registers, and are read again in a loop."""
+        """Writes the results; the sums are stored from their registers, and read again in a loop."""
         cut, kernel, scale, point = self.cut, self.kernel, self.scale, self.points[1]
         sums = kernel.registers("sums", int32, (cut.tile.rows, cut.tile.vectors), cut.dot.lanes)
         for i in range(cut.tile.rows):
@@ -378,15 +378,15 @@ class _Writing:
 
 
 def beside(heads: Heads, entry: NodeEntry | None, index: int) -> Value | None:
-    """A number of a constant that the product reads beside its matrices; None if there is no such constant."""
+    """An element of a constant that the product reads besides its matrices; None if there is no such constant."""
     return None if entry is None else heads.inputs[heads.problem.positions[entry]][index]
 
 
 def _signed(numbers: Value) -> Value:
-    """Bytes as signed ones, 128 less where they have no sign."""
+    """Bytes as signed ones: 128 less if they are unsigned."""
     return numbers if numbers.type.element is int8 else (numbers ^ SIGN).bits_as(int8)
 
 
 def _unsigned(numbers: Value) -> Value:
-    """Bytes without a sign, 128 more where they have one."""
+    """Bytes as unsigned ones: 128 more if they are signed."""
     return numbers if numbers.type.element is uint8 else numbers.bits_as(uint8) ^ SIGN

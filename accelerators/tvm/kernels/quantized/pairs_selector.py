@@ -1,4 +1,4 @@
-"""Products of two quantized values, with the ops before and after that only move, and what follows number by number."""
+"""Products of two quantized values, with ops around them that only reorder elements, and the element-wise ops after them."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class PairProperty(LabelProperty):
                 self.labels[node] = i
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accept only subgraphs that the kernel takes."""
+        """Accepts only subgraphs that the kernel supports."""
         return found_in(make_body(subgraph), "MatMul", find_pair_product) is not None

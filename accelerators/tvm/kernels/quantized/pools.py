@@ -1,4 +1,4 @@
-"""Pools of values whose channels stand side by side: the largest number of each window, or the mean of quantized ones."""
+"""Pools of values with channels last: the maximum of each window, or the mean of quantized elements."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ from partita.graph.node import Node
 from partita.graph.types import Array
 
 Chunks = Callable[[int, Callable[[Operand, int], None]], None]
-"""Does something for the channels of a pixel that are at hand, so many neighbours at a time: told where they begin, and how many
-they are."""
+"""Does work for the channels of a pixel, `lanes` neighbours at a time; the work gets the start and size of each group."""
 
 SCALE, ZERO = 1, 2
-"""The inputs of a Mean beside its image."""
+"""The indices of a Mean's scale and zero point among its inputs."""
 
 
 def largest(body: Body, machine: Machine) -> Draft | None:
-    """MaxPool: a window's pixels outside of the image are moved to its border, which the window sees anyway."""
+    """The kernel for MaxPool: a window's pixels outside the image are clamped to its border, which the window sees anyway."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.domain != DOMAIN:
         return None
@@ -69,8 +68,8 @@ def largest(body: Body, machine: Machine) -> Draft | None:
 
 
 def mean(body: Body, machine: Machine) -> Draft | None:
-    """A mean of quantized numbers, and what follows. It is that of the integers, whose sum is exact, or of the numbers that they
-    stand for."""
+    """The kernel for a mean of quantized elements, with its epilogue. It is the mean of the integers, whose sum is exact, or of
+    the floats that they represent."""
     roots = [node for node in body.ops if node.domain == DOMAIN and node.op == "Mean"]
     if len(roots) != 1:
         return None
@@ -106,8 +105,8 @@ def _sum_of(
     chunk: tuple[Value, Operand, int],
     scale: Array | None,
 ) -> Registers:
-    """The sums of some neighbouring channels in a window: of the integers as they are stored, or, with a scale, of the numbers
-    that they stand for, each rounded before it is added."""
+    """The sums of neighbouring channels in a window: of the integers as stored, or, given a scale, of the floats that they
+    represent, each rounded before it is added."""
     (top, down), (left, across) = spans
     n, first, lanes = chunk
     acc = kernel.registers("acc", int32 if scale is None else float32, (1,), lanes)
@@ -129,7 +128,7 @@ def _write_mean(
     writer: Writer,
     at: tuple[Value, Operand],
 ) -> None:
-    """The sums over how many numbers they are of, from which so many zero points are taken where they are of integers."""
+    """Writes the sums, minus the zero points for sums of integers, divided by the number of elements."""
     (_, down), (_, across) = spans
     pixel, first = at
     counted = down * across if pool.counts_inside else down * 0 + pool.window.count
@@ -140,13 +139,13 @@ def _write_mean(
 
 
 def _mean_as_it_is(node: Node, x: Numbers) -> Value:
-    """The mean of numbers."""
+    """The mean of floats."""
     number: Value = x[0]
     return number
 
 
 def _mean_of(node: Node, x: Numbers) -> Value:
-    """The mean of the integers without their zero point, times their scale."""
+    """The mean of the integers minus their zero point, times their scale."""
     number: Value = x[0] * x[SCALE + 1]
     return number
 
@@ -160,9 +159,9 @@ class _Pool:
     batch: int
     channels: int
     zero: int
-    """The zero point of what a mean is taken of."""
+    """The zero point of the input of a mean."""
     counts_inside: bool
-    """Does a mean count the pixels of the image only, not those around it?"""
+    """True if a mean counts only pixels of the image, not the padding."""
 
     @classmethod
     def of(cls, body: Body, node: Node, machine: Machine) -> _Pool:
@@ -172,16 +171,16 @@ class _Pool:
 
     @property
     def flat(self) -> tuple[int, int]:
-        """The image by images, each in one piece."""
+        """The shape of the input as [image, all else]."""
         return self.batch, self.window.sizes[0] * self.window.sizes[1] * self.channels
 
     @property
     def results(self) -> tuple[int, int]:
-        """The result by pixels."""
+        """The shape of the result as [pixel, channel]."""
         return self.batch * self.window.pixels, self.channels
 
     def each(self, kernel: Kernel, machine: Machine, write: Callable[[Value, Value, Value, Chunks], None]) -> None:
-        """What is done for each pixel; the threads share the rows, those of a GPU all results."""
+        """Writes the work for each pixel; threads share the rows, or on a GPU all results."""
         window = self.window
         if machine.is_gpu:
             with kernel.tasks(self.batch * window.pixels * self.channels, "task", True) as task:
@@ -207,13 +206,13 @@ class _Pool:
             chunk(whole * lanes, rest)
 
     def inside(self, kernel: Kernel, index: Value, d: int, tap: int) -> Value:
-        """The pixel in the image of a tap, moved to the border if it lies outside."""
+        """The image's row or column of a tap, clamped to the border."""
         window = self.window
         at = index * window.strides[d] + (tap * window.dilations[d] - window.before[d])
         return self.name(kernel, f"{'yx'[d]}{tap}", minimum(maximum(at, 0), window.sizes[d] - 1))
 
     def span(self, kernel: Kernel, index: Value, d: int) -> tuple[Value, Value]:
-        """The first pixel in the image that a window sees, and how many there are."""
+        """The first row or column of the image in a window, and their number."""
         window, name = self.window, "yx"[d]
         first = index * window.strides[d] - window.before[d]
         start = self.name(kernel, f"{name}_first", maximum(first, 0))
@@ -221,5 +220,5 @@ class _Pool:
         return start, self.name(kernel, f"{name}_count", end - start)
 
     def name(self, kernel: Kernel, name: str, count: Operand) -> Value:
-        """The count under a name, computed once also where images may have any size."""
+        """The named count, computed once even for images of dynamic size."""
         return kept(kernel, name, count, self.window.is_any)

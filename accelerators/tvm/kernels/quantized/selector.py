@@ -1,5 +1,5 @@
-"""Products and pools of quantized values, each with all that follows number by number: bias, activation, rounding, residual add,
-rounding once more."""
+"""Products and pools of quantized values, each with all element-wise ops after it: bias, activation, rounding, residual add, and
+rounding again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROOTS = frozenset("Product Depthwise Mean Mix".split())
 """Ops whose kernels have an epilogue."""
 
 LONGEST = 24
-"""The number of ops that may follow a product in its kernel."""
+"""Most ops after a product in its kernel."""
 
 
 OF_OPERANDS = frozenset("Add Cast Mul Sub".split())
-"""Ops on numbers for whole channels that a kernel computes anew for each result: scales and zero points, multiplied and added."""
+"""Ops on per-channel values that a kernel recomputes for each result: scales and zero points, multiplied and added."""
 
 
 class QuantizedProperty(SubgraphProperty):
@@ -29,20 +29,20 @@ class QuantizedProperty(SubgraphProperty):
     name = "quantized"
 
     def __init__(self, computes_operands: bool = False) -> None:
-        """Does the kernel compute what it reads beside its sums too? On a GPU that costs less than a launch."""
+        """Whether the kernel computes its epilogue's operands too. On a GPU that costs less than a launch."""
         self.computes_operands = computes_operands
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         return QuantizedSelector(self.computes_operands)
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Refuse a subgraph with many results, which is better as several kernels."""
+        """Rejects a subgraph with many results, which is better as several kernels."""
         return len(subgraph.outputs) <= 2
 
 
 class QuantizedSelector(SubgraphSelector):
-    """From the root along the data flow, as long as shapes stay; against it where that leads back to the root, and to numbers of
-    whole channels where the kernel computes these too."""
+    """Grows from the root along the data flow, as long as shapes stay; against it if that leads back to the root, or to
+    per-channel operands if the kernel computes these too."""
 
     def __init__(self, computes_operands: bool) -> None:
         self.computes_operands = computes_operands
@@ -64,8 +64,8 @@ class QuantizedSelector(SubgraphSelector):
         return self._has_shape(cur) and self._fits(new)
 
     def filter(self, graph: Graph, candidates: list[Node]) -> list[Node]:  # type: ignore[override]
-        """A value that others read stays integers: each of its readers dequantizes it for itself. An operand that others read
-        is computed once, for all of them."""
+        """Drops a dequantization whose value others read: the value stays integers, which each reader dequantizes itself. An
+        operand that others read is computed once, for all of them."""
         kept, returned = dict.fromkeys(candidates), {entry.node for entry in graph.outputs}
         for node in reversed(candidates):
             readers = [reader in kept for reader in graph.consumers(node)]
@@ -78,15 +78,15 @@ class QuantizedSelector(SubgraphSelector):
         self.taken = set()
 
     def _is_dequantize(self, new: Node) -> bool:
-        """A value that is added may be read as integers; what the root reads itself is read in one way only."""
+        """True for a dequantization of another value than the root's own input, which is read in one way only."""
         return is_dequantize(new) and self.root is not None and new.inputs[0] != self.root.inputs[0]
 
     def _has_shape(self, node: Node) -> bool:
-        """Is there a number for each of the root's?"""
+        """True if the node's result has the root's shape."""
         return any_shape(node[0]) == self.whole
 
     def _is_operand(self, new: Node) -> bool:
-        """Is it a number for each channel, or a single one, that is computed of such?"""
+        """True for a per-channel or scalar operand that is computed from such."""
         return new.op in OF_OPERANDS and not self._has_shape(new) and self._is_spread(new[0]) and self._joins(new)
 
     def _fits(self, new: Node) -> bool:
@@ -101,7 +101,7 @@ class QuantizedSelector(SubgraphSelector):
         return True
 
     def _is_spread(self, entry: NodeEntry) -> bool:
-        """Has it a number for each result, for each channel or pixel, or one for all?"""
+        """True if the value has an element per result, per channel or per pixel, or a single one."""
         groups = [(0, len(self.whole) - 1), (len(self.whole) - 1, len(self.whole))]
         shape = any_shape(entry)
         return shape is not None and folded(shape, self.whole, groups) is not None

@@ -1,14 +1,14 @@
-"""Convolutions by windows of 3 x 3 with fewer products, as Winograd found them; exact, since all numbers stay integers.
+"""Convolutions with 3 x 3 windows and fewer products, by Winograd's method; exact, since everything stays in integers.
 
-A square of 2 x 2 results sees 4 x 4 numbers of the image. Sixteen sums of those, times sixteen sums of the nine weights, are
-16 products for each channel instead of 36, and sums of these sums of products are the four results. Along one line, of the
-numbers d, the weights g and the products m:
+A square of 2 x 2 results reads 4 x 4 elements of the image. Sixteen sums of those, times sixteen sums of the nine weights, are 16
+products per channel instead of 36, and sums of these sums of products are the four results. Along one line, with the elements d,
+the weights g and the products m:
 
     m = (d0 - d2) 2 g0,  (d1 + d2) (g0 + g1 + g2),  (d2 - d1) (g0 - g1 + g2),  (d1 - d3) 2 g2
     m0 + m1 + m2 = 2 (d0 g0 + d1 g1 + d2 g2),  m1 - m2 - m3 = 2 (d1 g0 + d2 g1 + d3 g2)
 
-Down and across, the sums of bytes fit 16 bits, and each result comes out four times. A task writes the sums of its band of the
-image once, and those of a panel's weights before the band's squares are multiplied by them."""
+In both dimensions together the sums of bytes fit 16 bits, and each result is computed times four. A task writes the sums of its
+band of the image once, and those of a panel's weights before the band's squares are multiplied by them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.kernels.shared.tile import start
 
 LINE = 32
-"""Numbers of a line of the cache, which are left free behind those of each kind: else the sixteen that are written one after
-another would often compete for the same few lines."""
+"""Elements of a cache line, left free after those of each kind: otherwise the sixteen that are written one after another would
+often compete for the same few lines."""
 
 Line = Sequence[Value]
 """Vectors along one line of a square."""
@@ -44,7 +44,7 @@ def _of_products(m: Line) -> list[Value]:
 
 
 def _down_and_across(kernel: Kernel, numbers: Sequence[Line], along: Callable[[Line], list[Value]]) -> list[list[Value]]:
-    """What becomes of rows of vectors, first down each column, then across."""
+    """Applies `along` to each column of vectors, then to each row."""
     columns = [along(column) for column in zip(*numbers, strict=True)]
     kind = columns[0][0].type
     half = kernel.registers("half", kind.element, (len(columns), len(columns[0])), kind.lanes)
@@ -65,17 +65,17 @@ class Squares:
 
     @property
     def apart(self) -> int:
-        """Numbers of the image from those of one kind to those of the next."""
+        """Distance in the image's sums from those of one kind to the next."""
         return self.cut.squares * self.cut.shape.across + LINE
 
     def corner(self, square: Value) -> tuple[Operand, Operand]:
-        """The row in the band and the column at which a square begins; the last of each overlaps the one before."""
+        """The first row in the band and the first column of a square; the last of each overlaps the one before."""
         rows, columns = self.cut.rows, self.cut.shape.window.out[1]
         across = math.ceil(columns / SQUARE)
         return start(square // across, SQUARE, rows), start(square % across, SQUARE, columns)
 
     def write_image(self, image: Buffer) -> Buffer:
-        """The numbers that stand for the image: [number][square][channel]."""
+        """The Winograd sums of the image: [number][square][channel]."""
         kernel, across = self.kernel, self.cut.shape.across
         lanes = min(across, 2 * self.cut.dot.lanes)
         into = kernel.memory("squares", int16, (NUMBERS * self.apart,))
@@ -90,11 +90,11 @@ class Squares:
         return into
 
     def memory_of_weights(self) -> Buffer:
-        """Where the numbers stand that stand for a panel's weights."""
+        """The buffer for the Winograd sums of a panel's weights."""
         return self.kernel.memory("sums_of_weights", int16, (NUMBERS * self._between(self.cut.tile.vectors),))
 
     def write_weights(self, weight: Buffer, first: Value, vectors: int, into: Buffer) -> None:
-        """The numbers that stand for a panel's weights: [number][step][vector][the numbers of a step]."""
+        """The Winograd sums of a panel's weights: [number][step][vector][the elements of a step]."""
         kernel, size, steps = self.kernel, self.cut.dot.bytes, self._steps * vectors
         apart = self._between(vectors)
         with kernel.loop(steps, "step") as step:
@@ -128,7 +128,7 @@ class Squares:
     def store(
         self, products: Registers, beginning: Buffer, columns: Sequence[Value], base: Value, first: Value, writer: Writer
     ) -> None:
-        """Write what the products come to; `first` is the position of the band's first result."""
+        """Writes the results of the products; `first` is the position of the band's first result."""
         cut, kernel, lanes = self.cut, self.kernel, self.cut.dot.lanes
         with kernel.loop(cut.tile.rows, "r") as r:
             row, column = self.corner(base + r)
@@ -144,7 +144,7 @@ class Squares:
                     writer.store(sums.lane((y, x), lane), (pixel + y * cut.shape.window.out[1] + x, begin + lane))
 
     def _between(self, vectors: int) -> int:
-        """Numbers of the weights of a panel from those of one kind to those of the next."""
+        """Distance in a panel's weight sums from those of one kind to the next."""
         return self._steps * vectors * self.cut.dot.bytes + LINE
 
     @property

@@ -1,8 +1,8 @@
-"""One reduction over any dimensions.
+"""A reduction over any dimensions.
 
-Neighbouring dimensions that are all reduced, or all kept, are made one. Where the last one is kept, a strip of neighbours is
-reduced at a time, which fills the vectors. Where it is reduced, each lane reduces its share of it, and the lanes are joined
-in the end. NaN comes through the largest and the smallest."""
+Adjacent dimensions that are all reduced, or all kept, are merged. If the last one is kept, a strip of neighbours is reduced at a
+time, to fill the vectors. If it is reduced, each lane reduces its share of it, and the lanes are combined at the end. Maximum and
+minimum propagate NaN."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from partita.accelerators.tvm.kernels.shared.tile import start
 from partita.accelerators.tvm.machine.machine import Machine
 
 STRIP = 4
-"""Vectors that are reduced side by side: one addition need not wait for the one before."""
+"""Vectors that are reduced side by side: independent sums hide the latency of an addition."""
 
 OF_INTEGERS = frozenset("ReduceSum ReduceMax ReduceMin ReduceProd ReduceSumSquare".split())
-"""The reductions that integers have here."""
+"""The reductions that this kernel supports for integers."""
 
 
 def reduction(body: Body, machine: Machine) -> Draft | None:
-    """One reduction whose axes are known; None for any other body."""
+    """The kernel for one reduction with constant axes; None for any other body."""
     node, problem = body.ops[0], Problem.of(body)
     if len(body.ops) != 1 or node.op not in REDUCERS or len(problem.inputs) != 1:
         return None
@@ -53,16 +53,16 @@ def reduction(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class _Groups:
-    """A shape whose neighbouring dimensions are made one where they are all reduced, or all kept."""
+    """A shape whose adjacent dimensions are merged if they are all reduced, or all kept."""
 
     sizes: tuple[int, ...]
     """The input's sizes."""
     is_reduced: tuple[bool, ...]
-    """Is each of them reduced?"""
+    """True for each dimension that is reduced."""
 
     @classmethod
     def of(cls, shape: Sequence[int], axes: Sequence[int]) -> _Groups:
-        """Dimensions of one number are left out. There is at least one that is reduced."""
+        """Drops dimensions of size 1, but keeps at least one reduced dimension."""
         long = [(d in axes, size) for d, size in enumerate(shape) if size > 1]
         groups = [(reduced, math.prod(size for _, size in group)) for reduced, group in groupby(long, lambda item: item[0])]
         if not any(reduced for reduced, _ in groups):
@@ -76,11 +76,11 @@ class _Groups:
 
     @property
     def reduced(self) -> tuple[int, ...]:
-        """The sizes that the result lacks."""
+        """The sizes of the reduced dimensions."""
         return tuple([size for size, reduced in zip(self.sizes, self.is_reduced, strict=True) if reduced])
 
     def position(self, kept: Sequence[Operand], reduced: Sequence[Operand]) -> tuple[Operand, ...]:
-        """Where a number of the input stands."""
+        """The position in the input, from the indices of kept and of reduced dimensions."""
         from_kept, from_reduced = iter(kept), iter(reduced)
         return tuple([next(from_reduced if is_reduced else from_kept) for is_reduced in self.is_reduced])
 
@@ -93,10 +93,10 @@ class _Writing:
     groups: _Groups
     reducer: Reducer
     is_shared: bool
-    """Do threads share the result's positions?"""
+    """True if threads share the result's positions."""
 
     def across(self, lanes: int) -> None:
-        """The last dimension is kept: strips of it."""
+        """The loops if the last dimension is kept: strips of it."""
         kernel, (*outer, inner) = self.kernel, self.groups.kept
         lanes = min(lanes, 1 << inner.bit_length() - 1)
         count = min(STRIP, inner // lanes)
@@ -109,7 +109,7 @@ class _Writing:
                 self._write((*kept, first + v * lanes), acc[v])
 
     def along(self, lanes: int) -> None:
-        """The last dimension is reduced: each lane takes its share of it, and what is left over goes to the first."""
+        """The loops if the last dimension is reduced: each lane takes its share of it, and the first one the remainder."""
         kernel, (*outer, last) = self.kernel, self.groups.reduced
         count = min(STRIP, last // lanes)
         if not count:

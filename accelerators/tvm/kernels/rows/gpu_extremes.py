@@ -1,7 +1,7 @@
-"""The largest or smallest number along any dimensions, on a GPU; `any_axes.py` is the kernel for processors.
+"""The maximum or minimum over any dimensions, on a GPU; `any_axes.py` is the kernel for processors.
 
-TVM's own begins at the smallest finite number, which is what comes out where there is nothing but -inf; this one begins at -inf.
-NaN comes through, which TVM's own drops. A generic rule schedules the loops."""
+TVM's own kernel starts with the smallest finite number, which is the wrong result for rows of -inf only; this one starts with
+-inf. It propagates NaN, which TVM's own drops. A generic rule schedules the loops."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from partita.accelerators.tvm.schedules.choosing import schedule
 from partita.graph.node import Node
 
 FLOATS = frozenset(("float16", "float32", "float64"))
-"""The element types of floating point that it takes."""
+"""The floating-point types that it accepts."""
 
 
 def gpu_extreme(body: Body, machine: Machine) -> Draft | None:
-    """ReduceMax or ReduceMin of floats, its axes known."""
+    """The kernel for ReduceMax or ReduceMin of floats with constant axes."""
     node = body.ops[0]
     if len(body.ops) != 1 or len(body.graph.inputs) != 1 or element_of(node[0]) not in FLOATS:
         return None
@@ -49,7 +49,7 @@ def _function(node: Node, shape: tuple[int, ...], axes: list[int]) -> Any:
 
 
 def _extreme_of(dtype: str, largest: bool) -> Any:
-    """TVM's reducer to the largest or smallest number; NaN wins."""
+    """A TVM reducer for the maximum or minimum; NaN wins."""
     te, tirx = part("te"), part("tirx")
 
     def join(a: Any, b: Any) -> Any:

@@ -1,7 +1,6 @@
-"""How the threads of a GPU share lines: the numbers along the middle one of three dimensions.
+"""Lines shared by the threads of a GPU; a line is the elements along the middle one of three dimensions.
 
-Threads beside each other read numbers beside each other: along the line where nothing stands behind it, else on neighbouring
-lines."""
+Neighbouring threads read neighbouring elements: along the line if its dimension is the last, else on neighbouring lines."""
 
 from __future__ import annotations
 
@@ -14,25 +13,24 @@ from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, V
 from partita.accelerators.tvm.machine.gpu import Gpu
 
 EACH = 4
-"""A thread of a line has at least so many of its numbers."""
+"""Least elements of a line per thread."""
 
 MOST, BLOCK, BESIDE = 256, 128, 32
-"""The threads of a long line at most; those of a block that has several lines; the lines beside each other that a block reads
-at once."""
+"""Most threads of a long line; threads of a block with several lines; adjacent lines that a block reads at once."""
 
 
 @attrs.frozen(slots=True)
 class LineShare:
-    """How many threads share a line, and how many lines are in a block."""
+    """The number of threads that share a line, and the lines of a block."""
 
     threads: int
-    """The threads of a line: a power of two."""
+    """Threads of a line, a power of two."""
     lines: int
-    """The lines of a block: a power of two."""
+    """Lines of a block, a power of two."""
 
     @classmethod
     def of(cls, sizes: Sequence[int], gpu: Gpu) -> LineShare:
-        """More threads for a longer line, and more lines in a block where that leaves every core one."""
+        """More threads for longer lines, and more lines per block as long as every core still has a block."""
         outer, size, inner = sizes
         count, most = outer * inner, min(gpu.threads, MOST)
         threads = lines = 1
@@ -46,30 +44,30 @@ class LineShare:
 
     @property
     def block(self) -> int:
-        """The threads of a block."""
+        """Threads of a block."""
         return self.threads * self.lines
 
 
 @attrs.frozen(slots=True, eq=False)
 class Lines:
-    """One thread's part of its line, while the kernel is written."""
+    """A thread's part of its line, within a kernel."""
 
     share: LineShare
     sizes: tuple[int, int, int]
     thread: Value
-    """Its number in the block."""
+    """Number of the thread in the block."""
     own: Value
-    """Its number among those of its line."""
+    """Number of the thread in its line."""
     line: Value
-    """The line's number in the block."""
+    """Number of the line in the block."""
     outer: Value
     inner: Value
-    """Where the line stands in the dimensions before and behind it."""
+    """Indices of the line in the dimensions before and after it."""
     is_own: Value | None
-    """Is there such a line? None: there is. A thread without one reads the last one again, and writes nothing."""
+    """Condition that the line exists; None: it does. A thread without a line reads the last one again, and writes nothing."""
 
     def at(self, position: Operand) -> tuple[Operand, ...]:
-        """The indices of a number of the line."""
+        """The indices of an element of the line."""
         return self.outer, position, self.inner
 
     def slot(self, other: Operand) -> Value:
@@ -77,7 +75,7 @@ class Lines:
         return self.line * self.share.threads + other if self.sizes[2] == 1 else self.line + other * self.share.lines
 
     def write(self, kernel: Kernel, buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
-        """Store a number where there is such a line."""
+        """Store an element if the line exists."""
         if self.is_own is None:
             buffer[position] = value
         else:
@@ -87,7 +85,7 @@ class Lines:
 
 @contextmanager
 def launch_lines(kernel: Kernel, sizes: tuple[int, int, int], share: LineShare) -> Iterator[Lines]:
-    """A launch with a block for some lines."""
+    """A launch in which each block has some lines."""
     outer, _, inner = sizes
     count = outer * inner
     with kernel.launch((-(-count // share.lines), 1, 1), share.block) as (block, _, _, thread):

@@ -1,5 +1,5 @@
-"""Where the largest or smallest number of a line stands, on a GPU: some threads share each line, and join what they found in
-shared memory. Numbers are compared as in `positions.py`."""
+"""ArgMax, ArgMin and Hardmax on a GPU: some threads share each line, and combine their results in shared memory. Elements are
+compared as in `positions.py`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gpu_position(body: Body, machine: Machine) -> Draft | None:
 
 
 def gpu_one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
-    """Hardmax along the last dimension, or along all from one on."""
+    """The kernel for Hardmax along the last dimension, or along all from one on."""
     search = largest_sought(body)
     if search is None:
         return None
@@ -58,7 +58,7 @@ def gpu_one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
 
 
 def _position(kernel: Kernel, x: Buffer, lines: Lines, order: Order) -> Value:
-    """Where the best number of the thread's line stands. A thread without a number of its own begins with the line's last."""
+    """Position of the best element of the thread's line. A thread without an element of its own starts with the line's last."""
     size, threads = lines.sizes[1], lines.share.threads
     best = Best.of(kernel, 1, order)
     first = kernel.name_value("first", minimum(lines.own, size - 1) if threads > size else lines.own)
@@ -77,7 +77,7 @@ def _position(kernel: Kernel, x: Buffer, lines: Lines, order: Order) -> Value:
 
 
 def _joined(kernel: Kernel, best: Best, lines: Lines) -> Value:
-    """The position of the best of what the threads of the line found: in each round half of them take another one's."""
+    """Position of the best of all threads of the line: in each round half of them take over another one's result."""
     share = lines.share
     if share.threads == 1:
         return best.positions[0]

@@ -1,8 +1,8 @@
-"""Several ops on rows as one launch on a GPU: some threads share each row, with a number of every so many columns for each.
+"""Several ops on rows as one launch on a GPU: some threads share each row, and each takes every n-th column.
 
-The steps are those of `row_steps.py`. A row is passed over once for every reduction that waits for another, and expressions are
-worked out again in each pass: what they read is in the nearest cache. What the threads of a row find is joined in shared memory,
-in one order every time."""
+The steps are those of `row_steps.py`. There is one pass over a row for each reduction that depends on another one, and
+expressions are recomputed in each pass, since their inputs are in the nearest cache. The partial results of a row's threads are
+combined in shared memory, always in the same order."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple
 
 JOINED = 8
-"""The numbers that one thread joins at a time."""
+"""Partial results that a thread combines in a round."""
 
 EACH = 4
-"""A thread has at least so many columns, unless there would be too few threads."""
+"""Least columns per thread, unless there would be too few threads."""
 
 FEWEST, MOST = 32, 256
-"""The threads of a row."""
+"""Fewest and most threads of a row."""
 
 BLOCK = 128
-"""The threads of a block, where there are rows enough to give every core one."""
+"""Threads of a block, if there are enough rows to give every core a block."""
 
 MANY_ROWS, MANY_COLUMNS = 512, 256
-"""The rows and the columns for which a program of any number of them is shared."""
+"""Assumed number of rows and of columns if they are dynamic."""
 
 
 @attrs.frozen(slots=True)
 class Share:
-    """How rows are shared among threads."""
+    """The division of rows among threads."""
 
     threads: int
-    """The threads of a row: a power of two."""
+    """Threads of a row, a power of two."""
     rows: int
-    """The rows of a block."""
+    """Rows of a block."""
 
     @classmethod
     def of(cls, program: Program, gpu: Gpu) -> Share:
-        """More threads for a longer row, and several rows in a block where that leaves every core one."""
+        """More threads for longer rows, and several rows per block as long as every core still has a block."""
         columns = MANY_COLUMNS if isinstance(program.columns, Extent) else program.columns
         count = MANY_ROWS if isinstance(program.rows, Extent) else program.rows
         threads = min(FEWEST, _power_below(gpu.threads))
@@ -69,13 +69,13 @@ class Share:
         return cls(threads, rows)
 
     def shared(self, program: Program) -> int:
-        """The bytes of shared memory that it takes."""
+        """Bytes of shared memory."""
         joined = sum(step.kind in JOINS for step in program.steps)
         return 4 * joined * self.rows * sum(self.sizes)
 
     @property
     def sizes(self) -> list[int]:
-        """How many numbers of a row are left before each round of joining them."""
+        """Number of partial results of a row before each round of combining."""
         sizes = [self.threads]
         while sizes[-1] > JOINED:
             sizes.append(-(-sizes[-1] // JOINED))
@@ -87,7 +87,7 @@ def _power_below(count: int) -> int:
 
 
 def gpu_rows(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for a body of ops on rows; None for any other body, and for sizes that are not known."""
+    """The kernel for a body of ops on rows; None for any other body, and for unknown sizes."""
     match = find_program(body)
     if match is None:
         return None
@@ -103,7 +103,7 @@ def gpu_rows(body: Body, machine: Machine) -> Draft | None:
 
 
 class _Writing:
-    """From steps to loops."""
+    """Writes the loops of a program."""
 
     def __init__(
         self, program: Program, share: Share, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
@@ -113,10 +113,10 @@ class _Writing:
         self.single = {
             step: i for i, step in enumerate(step for step in program.steps if step.kind != "given" and not step.is_full)
         }
-        """The position in `m` of each step that is one number for a row."""
+        """The position in `m` of each step with one value per row."""
 
     def write(self) -> None:
-        """A launch of a block for some rows."""
+        """Writes the launch, in which each block has some rows."""
         program, kernel, share = self.program, self.kernel, self.share
         blocks = parts_of(program.rows, share.rows)
         with kernel.launch((blocks, 1, 1), share.threads * share.rows) as (block, _, _, thread):
@@ -139,7 +139,7 @@ class _Writing:
                         write(output, (self.row, 0), self.m[self.single[step]])
 
     def _pass(self, level: int) -> None:
-        """The reductions that can be made after so many passes, and what is written now."""
+        """Writes the reductions that can be computed after `level` passes, and the results that are complete."""
         program, kernel, share = self.program, self.kernel, self.share
         joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
         results = [(i, step) for i, step in enumerate(program.results) if step.level == level and step.is_full]
@@ -152,7 +152,7 @@ class _Writing:
         def at(column: Value) -> None:
             numbers: dict[Step, Value] = {}
             for step in self._needed([*(step.reads[0] for step in joins), *(step for _, step in results)]):
-                number = kernel.stack("number", float32, (1,))  # TVM refuses functions of named functions, three deep.
+                number = kernel.stack("number", float32, (1,))  # TVM rejects functions of named functions, nested three deep.
                 number[0] = self._computed(step, column, numbers)
                 numbers[step] = number[0]
             for k, step in enumerate(joins):
@@ -180,7 +180,7 @@ class _Writing:
             self.m[self.single[step]] = self._joined(step.kind, partial[k])
 
     def _joined(self, how: str, number: Value) -> Value:
-        """What the threads of the row found, joined: each round leaves one number of so many."""
+        """The combined partial results of a row's threads: each round combines up to `JOINED` values into one."""
         kernel, join, sizes = self.kernel, JOINS[how].joined, self.share.sizes
         for before, after in zip(sizes, [*sizes[1:], None], strict=True):
             memory = kernel.shared("joined", float32, (self.share.rows * before,))
@@ -197,7 +197,7 @@ class _Writing:
         return number
 
     def _needed(self, wanted: Sequence[Step]) -> list[Step]:
-        """The values at a position that these are computed from, in order."""
+        """The element-wise steps that `wanted` depends on, in order."""
         needed, waiting = set(), list(wanted)
         while waiting:
             step = waiting.pop()
@@ -207,7 +207,7 @@ class _Writing:
         return [step for step in self.program.steps if step in needed and step.kind == "each"]
 
     def _read(self, step: Step, column: Operand, numbers: dict[Step, Value]) -> Value:
-        """A value at a position."""
+        """A step's value at a position."""
         if step.constant is not None:
             return constant(step.constant, float32)
         if step.source is not None:

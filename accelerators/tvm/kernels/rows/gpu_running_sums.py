@@ -1,8 +1,8 @@
-"""Sums of all numbers of a line up to each of them, on a GPU: CumSum.
+"""Prefix sums along a line on a GPU: CumSum.
 
-The threads of a line take some neighbours each, add them up in order, and find what stands before theirs in shared memory: in
-each round a thread adds what one twice as far before it has. So a line is gone through piece by piece. Sums are made in one
-order every time, which is not that of `running_sums.py`."""
+Each thread of a line takes a few adjacent elements and adds them up in order. The sum of all elements before its own is computed
+in shared memory: in each round a thread adds the value of a thread twice as far before it. A line is processed piece by piece.
+The order of summation is fixed, but is not that of `running_sums.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.graph.node import Node
 
 
 def gpu_running_sums(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for one CumSum along a dimension that is known; None for any other body."""
+    """The kernel for one CumSum along a constant dimension; None for any other body."""
     sizes = sizes_summed(body)
     if sizes is None:
         return None
@@ -29,7 +29,7 @@ def gpu_running_sums(body: Body, machine: Machine) -> Draft | None:
 
 
 def _write(kernel: Kernel, node: Node, x: Buffer, y: Buffer, lines: Lines) -> None:
-    """The line piece by piece; `carried` is the sum of all pieces before."""
+    """Writes the line piece by piece; `carried` is the sum of all pieces before."""
     size, threads = lines.sizes[1], lines.share.threads
     excludes, is_reversed = bool(node.attrs.get("exclusive", 0)), bool(node.attrs.get("reverse", 0))
     zero, count = constant(0, x.element), EACH if threads > 1 else 1
@@ -58,9 +58,9 @@ def _write(kernel: Kernel, node: Node, x: Buffer, y: Buffer, lines: Lines) -> No
 
 
 def _shared_sums(kernel: Kernel, lines: Lines, between: Buffer, own: Value, before: Buffer) -> Value:
-    """Add to `before` the sums of the line's threads before this one; the sum of all of them."""
+    """Adds to `before` the sums of the line's threads before this one; returns the sum of all its threads."""
     block, stage, distance = lines.share.block, 0, 1
-    kernel.barrier()  # All have read what the piece before left.
+    kernel.barrier()  # All threads have read the sums of the piece before.
     between[lines.thread] = own
     kernel.barrier()
     while distance < lines.share.threads:

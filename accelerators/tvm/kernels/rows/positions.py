@@ -1,9 +1,9 @@
-"""Where the largest or smallest number along a dimension stands.
+"""ArgMax, ArgMin and Hardmax: the position of the maximum or minimum along a dimension.
 
-The best number so far and its position are kept for a strip of neighbours, which fills the vectors; along the last dimension the
-strip is cut out of the row itself, and its parts are compared at the end. Floats are compared as integers in the same
-order, the largest of which stands for NaN, so that NaN wins, as in numpy. TVM's own kernel begins at the smallest finite number,
-finds nothing in a row of infinities, and passes over NaN."""
+The best element so far and its position are kept for a strip of neighbours, which fills the vectors; along the last dimension the
+row itself is cut into strips, whose lanes are compared at the end. Floats are compared as integers with the same order, the
+largest of which represents NaN, so that NaN wins, as in numpy. TVM's own kernel starts with the smallest finite number, finds
+nothing in a row of infinities, and ignores NaN."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 STRIPS = 4
-"""Vectors whose best numbers are kept at a time."""
+"""Vectors of best elements that are kept at a time."""
 
 TYPES = frozenset("bfloat16 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
@@ -58,7 +58,7 @@ def position_of_extreme(body: Body, machine: Machine) -> Draft | None:
 
 
 def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
-    """Hardmax along the last dimension, or along all from one on: one where the largest number stands, else zero."""
+    """The kernel for Hardmax along the last dimension, or along all from one on: one at the largest element, else zero."""
     search = largest_sought(body)
     if search is None:
         return None
@@ -74,15 +74,15 @@ def one_at_the_largest(body: Body, machine: Machine) -> Draft | None:
 
 @attrs.frozen(slots=True)
 class Search:
-    """What is sought: the best number along the middle one of three dimensions."""
+    """A search for the best element along the middle one of three dimensions."""
 
     order: Order
     sizes: tuple[int, int, int]
-    """Those before the dimension as one, the dimension itself, those behind it as one."""
+    """The sizes before the dimension, merged; its own size; and those after it, merged."""
 
 
 def extreme_sought(body: Body) -> Search | None:
-    """What ArgMax or ArgMin seeks; None for any other body."""
+    """The search of an ArgMax or ArgMin; None for any other body."""
     node, read = body.ops[0], body.graph.inputs
     if len(body.ops) != 1 or len(read) != 1:
         return None
@@ -97,7 +97,7 @@ def extreme_sought(body: Body) -> Search | None:
 
 
 def largest_sought(body: Body) -> Search | None:
-    """What Hardmax seeks along the last dimension, or along all from one on; None for any other body."""
+    """The search of a Hardmax along the last dimension, or along all from one on; None for any other body."""
     node, version = body.ops[0], body.graph.opsets.get("", 1)
     shape, dtype = shape_of(node[0]), element_of(node[0])
     if len(body.ops) != 1 or not shape or 0 in shape or dtype not in TYPES:
@@ -111,39 +111,39 @@ def largest_sought(body: Body) -> Search | None:
 
 @attrs.frozen(slots=True)
 class Order:
-    """The order in which one of two numbers is better."""
+    """The order by which one of two elements is better."""
 
     element: Element
     """The element type in which they are compared."""
     largest: bool
-    """Does the larger one win?"""
+    """True if the larger one wins."""
     last: bool
-    """Does the last one of equal ones win?"""
+    """True if the last of equal elements wins."""
     key: Callable[[Value], Value]
-    """A function from a number to the integer that is compared."""
+    """A function from an element to the integer that is compared."""
 
     @classmethod
     def of(cls, dtype: str, largest: bool, last: bool) -> Order:
-        """For a type: the largest or the smallest wins, of equal ones the first or the last."""
+        """The order for an element type, in which the largest or smallest wins; of equal elements the first or last."""
         element = element_named(dtype)
         if element.kind != "float":
             return cls(element, largest, last, lambda x: x)
         return cls(int64 if element is float64 else int32, True, last, lambda x: _key(x, largest))
 
     def wins(self, new: Value, best: Value) -> Value:
-        """Is the new one better than the best one, which came before?"""
+        """True if the new element is better than the best one of those before it."""
         if self.largest:
             return new >= best if self.last else new > best
         return new <= best if self.last else new < best
 
     def joins(self, new: Value, at: Value, best: Value, best_at: Value) -> Value:
-        """Is the new one better wherever they stand, or as good and the one that counts?"""
+        """True if the new element is better, or as good and at the winning position; the order of the two is arbitrary."""
         is_better = new > best if self.largest else new < best
         return is_better | (new.equals(best) & (at > best_at if self.last else at < best_at))
 
 
 def _key(x: Value, largest: bool) -> Value:
-    """An integer that is larger where the float is better. Both zeros have the same one, and NaN has the best."""
+    """An integer that is larger if the float is better. Both zeros have the same one; NaN has the largest."""
     wide, whole = (float64, int64) if x.type.element is float64 else (float32, int32)
     x, top = x.cast(wide), constant(2 ** (whole.bits - 1) - 1, whole)
     zero = constant(0.0, wide)
@@ -153,7 +153,7 @@ def _key(x: Value, largest: bool) -> Value:
 
 @attrs.frozen(slots=True, eq=False)
 class Best:
-    """The best numbers so far of a strip of neighbours, and where they stand."""
+    """The best elements so far of a strip of neighbours, and their positions."""
 
     kernel: Kernel
     order: Order
@@ -162,28 +162,28 @@ class Best:
 
     @classmethod
     def of(cls, kernel: Kernel, width: int, order: Order) -> Best:
-        """Buffers on the stack for a strip of so many numbers."""
+        """Allocates a strip of `width` elements on the stack."""
         return cls(kernel, order, kernel.stack("best", order.element, (width,)), kernel.stack("at", int32, (width,)))
 
     def begin(self, count: Operand, number: Callable[[Value], Value]) -> None:
-        """The first numbers are the best."""
+        """Sets the best elements to the first ones."""
         with self.kernel.loop(count, "j") as j:
             self.numbers[j] = self.order.key(number(j))
             self.positions[j] = 0
 
     def offer(self, count: Operand, number: Callable[[Value], Value], position: Value) -> None:
-        """Numbers that come after those before: where one is better, it and its position are kept."""
+        """Updates the best elements and positions with elements that come after those before."""
         with self.kernel.loop(count, "j") as j:
             new, best = self.order.key(number(j)), self.numbers[j]
             self.positions[j] = select(self.order.wins(new, best), position.cast(int32), self.positions[j])
             self.numbers[j] = select(self.order.wins(new, best), new, best)
 
     def join(self, new: Value, position: Value) -> None:
-        """Another best number, wherever it stands: the better one of it and the first is the first."""
+        """Updates the first best element with another one from any position."""
         self._take(self.order.joins(new, position, self.numbers[0], self.positions[0]), new, position)
 
     def append(self, new: Value, position: Value) -> None:
-        """A number that comes after all before: the better one of it and the first is the first."""
+        """Updates the first best element with an element that comes after all before."""
         self._take(self.order.wins(new, self.numbers[0]), new, position)
 
     def _take(self, wins: Value, new: Value, position: Value) -> None:
@@ -195,7 +195,7 @@ class Best:
 def _across(
     kernel: Kernel, x: Buffer, y: Buffer, p: Value, size: int | Value, inner: int | Value, width: int, order: Order
 ) -> None:
-    """A strip of the numbers behind the dimension; the last may be narrower."""
+    """The loops for a strip along the dimensions after the searched one; the last strip may be narrower."""
     strips, rest = pieces(inner, width), inner % width
     best = Best.of(kernel, width, order)
     row, first = kernel.name_value("o", p // strips), kernel.name_value("f", p % strips * width)
@@ -217,7 +217,7 @@ def _across(
 
 
 def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: int, order: Order) -> Value:
-    """Where the best number of a row stands: of a short one number by number."""
+    """Position of the best element of a row; short rows are searched element by element."""
     if isinstance(size, int):
         best = Best.of(kernel, 1 if size < 2 * width else width, order)
         (_one_by_one if size < 2 * width else _in_strips)(best, x, p, size, width)
@@ -231,14 +231,14 @@ def _along_rows(kernel: Kernel, x: Buffer, p: Value, size: int | Value, width: i
 
 
 def _one_by_one(best: Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
-    """The row number by number."""
+    """Searches the row element by element."""
     best.begin(1, lambda j: x[p, 0, 0])
     with best.kernel.loop(size - 1, "k") as k:
         best.offer(1, lambda j: x[p, k + 1, 0], k + 1)
 
 
 def _in_strips(best: Best, x: Buffer, p: Value, size: int | Value, width: int) -> None:
-    """The row in strips, each position with its own best; the earliest (or last) of the best ones wins."""
+    """Searches the row in strips, with a best element per lane; the earliest (or last) of the best ones wins."""
     kernel, order, strips, rest = best.kernel, best.order, size // width, size % width
     best.begin(width, lambda j: x[p, j, 0])
     with kernel.loop(strips - 1, "k") as k:

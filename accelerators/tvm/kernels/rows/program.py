@@ -1,8 +1,8 @@
-"""Several ops on rows as one kernel: norms and softmax, as ops or in pieces, with the element-wise ops around them.
+"""Several ops on rows as one kernel: norms and softmax, as ops or decomposed, with the element-wise ops around them.
 
-Each op becomes steps: an expression at each position of a row, a number of the row, or a sum, maximum or minimum over it. A
-row is passed over once for every reduction that waits for another; expressions are worked out again in each pass, but for dear
-ones, which are kept. The next row begins when all is done with this one, while it is in the nearest cache."""
+Each op becomes steps: an expression at each position of a row, a value per row, or a sum, maximum or minimum over it. There is
+one pass over a row for each reduction that depends on another one; expressions are recomputed in each pass, except expensive
+ones, which are kept. A row is finished before the next one begins, while it is in the nearest cache."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_less
 
 SUMS = 4
-"""Vectors of partial sums: one addition need not wait for the one before. (A long function takes longer than an addition, and
-needs the registers: one is enough there.)"""
+"""Vectors of partial sums: independent sums hide the latency of an addition. (A long function takes longer than an addition, and
+needs the registers: there one is enough.)"""
 
 STACK = 4096
-"""The number of numbers that are kept on the stack."""
+"""Most elements that are kept on the stack."""
 
 FEWEST = 2
-"""A sum over fewer vectors than this is left to the generic rule."""
+"""Least vectors of a sum; a shorter one is left to the generic rule."""
 
 PASSES = 4
-"""How many steps a number is worth where a row is read several times."""
+"""Assumed cost of an element, in steps, since a row is read several times."""
 
 
 def row_program(body: Body, machine: Machine) -> Draft | None:
@@ -57,31 +57,31 @@ def row_program(body: Body, machine: Machine) -> Draft | None:
 
 
 def _is_short(columns: int, machine: Machine) -> bool:
-    """Has a row fewer vectors than are worth a kernel of their own? Of a row of any length nobody knows."""
+    """True if a row has too few vectors for a kernel of its own. Rows of dynamic length count as long."""
     return not isinstance(columns, Extent) and columns < FEWEST * machine.lanes
 
 
 def _is_reduction(body: Body) -> bool:
-    """Is it one sum? Of short rows TVM's generic rule makes as fast a kernel. (Its maximum begins at the smallest finite number,
-    which is wrong for a row of nothing but -inf.)"""
+    """True if the body is a single sum, for short rows of which TVM's generic rule makes as fast a kernel. (Its maximum starts
+    with the smallest finite number, which is wrong for a row of -inf only.)"""
     return len(body.ops) == 1 and ALONE.get(str(body.ops[0].op)) == "sum"
 
 
 @attrs.frozen(slots=True, eq=False)
 class _Spot:
-    """Where a row's values stand while they are kept: a buffer, and the position of a column in it."""
+    """The place where a row's values are kept: a buffer, and the position of a column in it."""
 
     buffer: Buffer
     position: Callable[[Operand], tuple[Operand, ...]]
 
 
 Lane = Callable[[int], tuple[Buffer, Operand]]
-"""The buffers of partial sums, by the number of the reduction in its pass."""
+"""Returns the buffer and position of a partial sum, by the number of the reduction in its pass."""
 
 
 class _Writing:
-    """From steps to loops. `m` holds the row's numbers, `s` partial sums, `kept` what is dear; t0, t1, … are values at a vector's
-    positions. (Buffers, since TVM writes out named expressions wherever they are used.)"""
+    """Writes the loops of a program. `m` holds values per row, `s` partial sums, `kept` expensive values; t0, t1, … are the
+    values at a vector's positions. (Buffers, since TVM inlines named expressions.)"""
 
     def __init__(
         self, program: Program, machine: Machine, kernel: Kernel, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
@@ -93,21 +93,21 @@ class _Writing:
         self.outputs = outputs
         single = [step for step in program.steps if step.kind != "given" and not step.is_full]
         self.rows = {step: i for i, step in enumerate(single)}
-        """The position in `m` of each step that is one number for a row."""
+        """The position in `m` of each step with one value per row."""
         late = {(read, step.level) for step in program.steps for read in step.reads if step.kind == "each"}
         late |= {(read, step.level - 1) for step in program.steps for read in step.reads if step.kind in JOINS}
         dear = [step for step in program.steps if step.dear and any(step is s and step.level < level for s, level in late)]
         self.lent: dict[Step, int] = {}
-        """The result in whose row each dear step is kept."""
+        """The index of the result in whose row each expensive step is kept."""
         self.aside: dict[Step, int] = {}
-        """The position of each dear step without such a result among those that are kept aside."""
+        """The position in `kept` of each expensive step without such a result."""
         for step in dear:
             self._choose_place(step, late)
         self.vectors: dict[Step, Buffer] = {}
         self.kept: dict[Step, _Spot] = {}
 
     def _choose_place(self, step: Step, late: Collection[tuple[Step, int]]) -> None:
-        """In the row of a result that is not written before the value was last read, and holds all its digits; else aside."""
+        """Keeps a step in the row of a float32 result that is not written before the step's last read; else in `kept`."""
         last = max(level for other, level in late if other is step)
         for i, (output, result) in enumerate(zip(self.outputs, self.program.results, strict=True)):
             is_free = i not in self.lent.values() and output.element is float32
@@ -117,7 +117,7 @@ class _Writing:
         self.aside[step] = len(self.aside)
 
     def write(self) -> None:
-        """Write a loop over the rows."""
+        """Writes the loop over the rows."""
         program, kernel = self.program, self.kernel
         many = program.rows != 1 and is_shared_out(program.rows * program.columns * PASSES, self.machine)
         with kernel.tasks(program.rows, "r", many) as r:
@@ -147,13 +147,13 @@ class _Writing:
                 self.kept[step] = _Spot(kept, lambda column, start=i * program.columns: (start + column,))  # type: ignore[misc]
 
     def _numbers(self, level: int) -> None:
-        """The steps that are one number for the row, and known after so many passes."""
+        """Writes the steps with one value per row that are computable after `level` passes."""
         for step, at in self.rows.items():
             if step.kind == "each" and step.level == level:
                 self.m[at] = self._computed(step, 0, 0)
 
     def _pass(self, level: int) -> None:
-        """The reductions that can be made after so many passes, and what is kept or written now."""
+        """Writes the reductions that can be computed after `level` passes, and the values that are kept or written now."""
         program, kernel, width = self.program, self.kernel, self.machine.lanes
         joins = [step for step in program.steps if step.kind in JOINS and step.level == level + 1]
         kept = [step for step in self.kept if step.level == level]
@@ -197,7 +197,7 @@ class _Writing:
             at(vectors * width + e, 0, lambda k: (self.m, self.rows[joins[k]]))
 
     def _needed(self, wanted: Sequence[Step], level: int) -> list[Step]:
-        """The values at a position that these are computed from, in order."""
+        """The element-wise steps that `wanted` depends on, in order, down to those that are kept."""
         needed, waiting = set(), list(wanted)
         while waiting:
             step = waiting.pop()
@@ -213,7 +213,7 @@ class _Writing:
         return step in self.kept and step.level < level
 
     def _read(self, step: Step, column: Operand, lane: Operand) -> Value:
-        """A value at a position, where it stands."""
+        """A step's value at a position, from its buffer."""
         if step.constant is not None:
             return constant(step.constant, float32)
         if step.source is not None:
@@ -222,7 +222,7 @@ class _Writing:
         return self.vectors[step][lane] if step.is_full else self.m[self.rows[step]]
 
     def _value(self, step: Step, column: Operand, lane: Operand, level: int) -> Value:
-        """The expression that makes the step's value there."""
+        """The expression for the step's value at a position."""
         if self._stands(step, level):
             spot = self.kept[step]
             return spot.buffer[spot.position(column)]

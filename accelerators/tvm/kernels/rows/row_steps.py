@@ -1,5 +1,4 @@
-"""What ops on rows do, step by step: an expression at each position of a row, a number of the row, or a sum, maximum or minimum
-over it."""
+"""Ops on rows as steps: an expression at each position of a row, a value per row, or a sum, maximum or minimum over it."""
 
 from __future__ import annotations
 
@@ -23,51 +22,51 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 
 REDUCTIONS = {"ReduceSum": "sum", "ReduceMean": "sum", "ReduceMax": "max", "ReduceMin": "min"}
-"""For each op, the kind of its reduction."""
+"""The kind of reduction of each op."""
 
 ALONE = {
     **REDUCTIONS, "ReduceSumSquare": "sum", "ReduceL2": "sum", "GlobalAveragePool": "sum", "GlobalMaxPool": "max",
 }
-"""The reductions above, and those that make a kernel by themselves alone."""
+"""The reductions above, and those that only make a kernel by themselves."""
 
 NORMS = frozenset(("LayerNormalization", "RMSNormalization"))
 SOFTMAXES = ops("softmax") - {"Hardmax"}
 OF_CHANNELS = "InstanceNormalization"
-"""The norm of each channel of each image, which makes a kernel by itself alone."""
+"""The norm of each channel of each image, which only makes a kernel by itself."""
 
 @attrs.define(slots=True, eq=False)
 class Step:
-    """A value of the program."""
+    """A value of a program."""
 
     kind: str
-    """"given" (read or constant), "each" (computed from the values at the same position), or what a reduction is called."""
+    """"given" (an input or constant), "each" (computed from the values at the same position), or the name of a reduction."""
     is_full: bool
-    """Does it differ from position to position of a row?"""
+    """True if it has a value per position of a row, not one per row."""
     reads: tuple[Step, ...] = ()
     """The steps that it is computed from."""
     compute: Callable[..., Value] | None = None
-    """Its number from those of `reads`."""
+    """Computes its value from those of `reads`."""
     source: tuple[int, Size] | None = None
-    """The number of the body's input that the step reads, and its rows and columns; None if it reads none. Rows that are fewer
-    than the program's, and more than one, are those of each image."""
+    """The index of the body's input that the step reads, with its rows and columns; None if it reads none. If it has fewer rows
+    than the program, but more than one, they repeat for each image."""
     constant: float | None = None
-    """The number, if the step is a constant of the body."""
+    """The value of a step that is a constant of the body."""
     is_long: bool = False
-    """Is computing it many instructions?"""
+    """True if computing it takes many instructions."""
     dear: bool = False
-    """Is it kept, if a later pass needs it? It takes a long function, or several steps from what is given."""
+    """True if it is kept for later passes that need it: it takes a long function, or several steps from the inputs."""
     level: int = 0
-    """After how many passes it can be computed."""
+    """The number of passes after which it can be computed."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Program:
-    """What a body does with each of its rows."""
+    """The steps that a body applies to each of its rows."""
 
     rows: int
     columns: int
     inputs: dict[int, Size]
-    """The size under which each input of the body is read, by the input's number."""
+    """The rows and columns under which each input of the body is read, by input number."""
     steps: list[Step]
     """All steps, each after those that it reads."""
     results: list[Step]
@@ -81,14 +80,14 @@ def find_program(body: Body) -> Program | None:
 
 
 def row_read(row: Value, rows: int, of: int) -> Operand:
-    """The row of an input with so many rows that the program, which has `of` of them, reads in one of its own."""
+    """The row of an input with `rows` rows that a program with `of` rows reads at `row`."""
     if rows == 1:
         return 0
     return row if rows == of else row % rows
 
 
 def row_kind(node: Node, version: int) -> str | None:
-    """What the op is to rows, the last dimension: "norm", "softmax", a reduction, "each" (number by number), or nothing."""
+    """The kind of an op on rows, the last dimension: "norm", "softmax", a reduction, "each" (element-wise), or None."""
     if node.domain == DOMAIN:
         return "each" if _is_rounding(node) else None
     shape = real_shape(node[0]) if not node.domain else None
@@ -103,7 +102,7 @@ def row_kind(node: Node, version: int) -> str | None:
 
 
 def _is_rounding(node: Node) -> bool:
-    """Does it quantize or dequantize numbers that all have one scale?"""
+    """True if it quantizes or dequantizes with a single scale."""
     shape, given = number_shape(node[0]), number_shape(node.inputs[0] if node.inputs else None)
     scaling = [number_shape(entry) for entry in node.reads[1:]]
     if not shape or shape != given or 0 in shape:
@@ -118,12 +117,12 @@ def _kind(node: Node) -> str:
 
 
 def _is_kept(node: Node) -> bool:
-    """Does what is reduced keep its dimensions?"""
+    """True if reduced dimensions are kept."""
     return node.op not in REDUCTIONS or bool(node.attrs.get("keepdims", 1))
 
 
 def _trailing(node: Node, shape: Shape, version: int) -> int | None:
-    """How many of the last dimensions make a row of the op; None if it is no such op."""
+    """The number of trailing dimensions that make a row of the op; None if it is no such op."""
     rank = len(shape)
     if node.op in NORMS:
         axis = node.attrs.get("axis", -1) % rank
@@ -141,7 +140,7 @@ def _trailing(node: Node, shape: Shape, version: int) -> int | None:
 
 
 def axes_of(node: Node, rank: int) -> list[int]:
-    """The dimensions that are reduced; none if the op reduces nothing, or says them too late."""
+    """The dimensions that are reduced; empty if the op reduces nothing, or its axes are no constant."""
     axes = node.attrs.get("axes")
     given = node.inputs[1] if len(node.inputs) > 1 else None
     if given is not None:
@@ -154,7 +153,7 @@ def axes_of(node: Node, rank: int) -> list[int]:
 
 
 def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
-    """The shapes of an op's values with all rows, and all of a row, as one dimension; None if it is no op on rows."""
+    """The shapes of an op's values with all row dimensions merged, and all others; None if it is no op on rows."""
     values = [entry for entry in node.reads if entry.node.value is None]
     given = [real_shape(entry) for entry in (*values, node[0])]
     first = None if not node.inputs or node.inputs[0] is None else real_shape(node.inputs[0])
@@ -176,10 +175,10 @@ def _alone(node: Node, version: int) -> dict[NodeEntry, Shape] | None:
 
 
 class _Making:
-    """Turns the ops of a body into steps."""
+    """Converts the ops of a body into steps."""
 
     def __init__(self, body: Body, shapes: Mapping[NodeEntry, Shape]) -> None:
-        """`shapes` stand in for those that the values have."""
+        """`shapes` override the shapes of the values."""
         self.body = body
         self.is_of_channels = body.ops[0].op == OF_CHANNELS
         self.shapes = shapes
@@ -190,7 +189,7 @@ class _Making:
         self.problem = Problem.of(body)
 
     def run(self, alone: Node | None) -> Program | None:
-        """The whole program; `alone` is the body's one op, if it has no others."""
+        """The program; `alone` is the body's op if it has only one."""
         reduced = {node.inputs[0] if node.op in ALONE else node[0] for node in self.body.ops if node.inputs}
         wholes = {None if entry is None else self._shape(entry) for entry in reduced}
         full = {shape for shape in wholes if shape and (shape[-1] != 1 or alone is not None)}
@@ -252,7 +251,7 @@ class _Making:
         return step
 
     def _size(self, entry: NodeEntry, shape: Shape) -> Size | None:
-        """The rows and columns of an input of an op that makes this shape."""
+        """The rows and columns of an input of an op with a result of this shape."""
         own = self._shape(entry)
         if self.is_of_channels and own is not None and own != shape:
             return own[0], own[1]
@@ -276,7 +275,7 @@ class _Making:
         return self._reduced("sum", self._each([of], lambda x: x * x))
 
     def _reduction(self, node: Node, how: str, of: Step, columns: int) -> Step:
-        """The step for a reduction to one number of the row."""
+        """The step for a reduction of the row to one value."""
         if how != "sum":
             return self._extreme(how, of)
         total = self._squares(of) if node.op in ("ReduceSumSquare", "ReduceL2") else self._reduced("sum", of)
@@ -285,8 +284,8 @@ class _Making:
         return self._each([total], sqrt) if node.op == "ReduceL2" else total
 
     def _extreme(self, how: str, of: Step) -> Step:
-        """The largest or smallest number. It passes over NaN. A sum of squares is NaN only where one of them is, and is the
-        result there."""
+        """The maximum or minimum. The reduction itself ignores NaN. A sum of squares is NaN only if one of them is, and then
+        replaces the result."""
         squares = self._squares(of)
         return self._each([self._reduced(how, of), squares], lambda best, total: select(total <= math.inf, best, total))
 
@@ -314,12 +313,12 @@ class _Making:
 
 
 def _share(total: Value, columns: int) -> Value:
-    """The total over the number of columns."""
+    """The total divided by the number of columns."""
     return total / as_index(columns).cast(float32) if isinstance(columns, Extent) else total * (1 / columns)
 
 
 def _with_gaps(node: Node, compute: Formula, read: Sequence[Step | None]) -> Callable[..., Value]:
-    """The op's formula on the numbers of those inputs that are there."""
+    """The op's formula as a function of only those inputs that are present."""
 
     def computed(*numbers: Value) -> Value:
         given = iter(numbers)

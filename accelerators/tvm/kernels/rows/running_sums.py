@@ -1,7 +1,7 @@
-"""Sums of all numbers along a dimension up to each of them: CumSum.
+"""Prefix sums along a dimension: CumSum.
 
-The sums of a strip of neighbours are kept while the dimension is walked, which fills the vectors; along the last dimension there
-is one sum, and each number waits for the one before. Every sum is added up in the order of its numbers."""
+The loop along the dimension keeps the sums of a strip of neighbours, which fills the vectors; along the last dimension there is
+one sum, and each element waits for the one before. Each sum is added up in the order of its elements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPES = frozenset("float32 float64 int32 int64 uint32 uint64".split())
 
 
 def running_sums(body: Body, machine: Machine) -> Draft | None:
-    """The kernel for one CumSum along a dimension that is known; None for any other body."""
+    """The kernel for one CumSum along a constant dimension; None for any other body."""
     sizes = sizes_summed(body)
     if sizes is None:
         return None
@@ -42,8 +42,7 @@ def running_sums(body: Body, machine: Machine) -> Draft | None:
 
 
 def sizes_summed(body: Body) -> tuple[int, int, int] | None:
-    """The dimensions before the one that a CumSum goes along as one, that one, and those behind it as one; None for any other
-    body."""
+    """The sizes before a CumSum's dimension, merged; its own size; and those after it, merged. None for any other body."""
     node = body.ops[0]
     axis = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
     if len(body.ops) != 1 or len(body.graph.inputs) != 1 or axis is None or axis.size != 1:
@@ -58,7 +57,7 @@ def sizes_summed(body: Body) -> tuple[int, int, int] | None:
 def _by_strips(
     kernel: Kernel, node: Node, x: Buffer, y: Buffer, at: tuple[Value, int | Value, Value], inner: int | Value, width: int
 ) -> None:
-    """A strip of `width` neighbours, or those that are left at the end."""
+    """Writes a strip of `width` neighbours, or of the remainder at the end."""
     rest, (_, _, first) = inner % width, at
     if isinstance(inner, int) and (not rest or inner < width):
         _summed(kernel, node, x, y, at, rest or width)
@@ -72,7 +71,7 @@ def _by_strips(
 def _summed(
     kernel: Kernel, node: Node, x: Buffer, y: Buffer, at: tuple[Value, int | Value, Value], count: Operand, most: int = 0
 ) -> None:
-    """The sums of so many neighbours from a position on, of at most so many."""
+    """Writes the sums of `count` neighbours from position `at` on; `most` bounds a dynamic count."""
     row, size, first = at
     excludes, is_reversed = bool(node.attrs.get("exclusive", 0)), bool(node.attrs.get("reverse", 0))
     total = kernel.stack("total", x.element, (count if isinstance(count, int) else most,))

@@ -13,14 +13,14 @@ from partita.partition.property import SubgraphProperty
 from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 LATEST = 21
-"""The ops have meant the same since version 13; of an older softmax the last dimension is taken alone."""
+"""The opset version that selectors assume: ops mean the same since 13; of an older softmax only the last dimension is taken."""
 
 LONGEST = 40
-"""A kernel of more ops than this has more live values than registers."""
+"""Most ops of a kernel; more of them have more live values than there are registers."""
 
 
 class RowProperty(SubgraphProperty):
-    """Ops on the same rows that read each other, one of them at least more than number by number."""
+    """Connected ops on the same rows, at least one of which is not element-wise."""
 
     name = "rows"
     growth = "largest"
@@ -29,19 +29,19 @@ class RowProperty(SubgraphProperty):
     def __init__(self, extremes: bool = True) -> None:
         super().__init__()
         self._extremes = extremes
-        """Are ReduceMax and ReduceMin among them?"""
+        """True to include ReduceMax and ReduceMin."""
 
     def create_subgraph_selector(self) -> SubgraphSelector:
         return RowSelector(self._extremes)
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accept only subgraphs that the kernel takes."""
+        """Accepts only subgraphs that the kernel supports."""
         ops = [node for node in subgraph.nodes if node.is_op]
         return len(ops) <= LONGEST and find_program(make_body(subgraph)) is not None
 
 
 class RowSelector(ContainOpSelector):
-    """Ops that row programs know, each labelled with the rows of what it makes."""
+    """Ops that row programs support, each labelled with the row dimensions of its result."""
 
     stateless = True
 

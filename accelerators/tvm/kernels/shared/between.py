@@ -1,4 +1,4 @@
-"""Where the pixels of an image that is enlarged by whole factors lie between those of the image, in one dimension."""
+"""Positions of the pixels of an image enlarged by integer factors, between the pixels of the original, in one dimension."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from partita.accelerators.tvm.kernels.language.values import as_index
 
 @attrs.frozen(slots=True, eq=False)
 class Between:
-    """A position of the result, and the two pixels that it lies between. At the border both are the same one."""
+    """A position of the result between two pixels of the image, which are the same at the border."""
 
     pixels: tuple[Value, Value]
     beyond: Value
-    """How far it is beyond the first, counted in parts;"""
+    """Distance from the first pixel, in steps of 1/`parts`."""
     parts: int
-    """so many of them lead to the second."""
+    """Number of steps from the first pixel to the second."""
 
     @property
     def shares(self) -> tuple[Value, Value]:
-        """The shares of both pixels as nearest float32 numbers; at the border it is all of the first one."""
+        """Weights of both pixels, as the nearest float32; at the border the first has all."""
         is_same, beyond = self.pixels[0].equals(self.pixels[1]), self.beyond.cast(float32)
         parts = float(self.parts)
         return select(is_same, 1.0, (parts - beyond) / parts), select(is_same, 0.0, beyond / parts)
 
 
 def between(position: Value, times: int, size: int, is_centred: bool) -> Between:
-    """Of a dimension of so many pixels, each of which becomes so many; positions are counted from the middle of pixels, or from
-    where they begin."""
+    """A position's pixels in one dimension of `size` pixels, enlarged `times`; positions count from pixel centres or edges."""
     numerator, parts = (position * 2 + (1 - times), 2 * times) if is_centred else (position, times)
     first = numerator // parts
     before, after = (minimum(maximum(first + i, 0), as_index(size) - 1) for i in (0, 1))

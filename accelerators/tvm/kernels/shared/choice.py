@@ -1,8 +1,8 @@
-"""Which of several ways a kernel is made: the one that was measured to be fastest on this machine, else a cost model's guess.
+"""Choice among several ways to make a kernel: the fastest measured on this machine, else the cheapest by a cost model.
 
-A kernel's room writes `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of
-least cost. `pt.tune` drafts the same body again and again, each time taking other candidates, measures the kernels, and notes
-which candidates made the fastest; later compilations find the notes by the body's key."""
+A kernel calls `choose("tile", candidates, cost)` wherever there are several ways. Without tuning that is the candidate of least
+cost. `pt.tune` drafts the same body several times with different candidates, measures the kernels, and records the candidates of
+the fastest one; later compilations find the record by the body's key."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Choices:
     """The choices made while one body is drafted."""
 
     wanted: Mapping[str, str] = attrs.field(factory=dict)
-    """The candidate to take for each choice, by the choice's name and as `str` writes it; one that is not offered any more is
-    passed over."""
+    """The candidate to take for each choice, as its `str`, by the choice's name. Candidates that are no longer offered are
+    ignored."""
     offered: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """The candidates that each choice had, by the choice's name; the one of least cost comes first."""
+    """The candidates of each choice, by the choice's name; the one of least cost comes first."""
 
 
 _current: ContextVar[Choices | None] = ContextVar("choices", default=None)
 
 
 def choose(what: str, candidates: Iterable[T], cost: Callable[[T], Any]) -> T:
-    """One of the candidates; `what` names the choice among those of the kernel.
+    """One of the candidates; `what` is the name of the choice within its kernel.
 
-    Candidates are known by their text: give them a class whose `str` says all that they differ in, such as an attrs class, or
-    tuples of numbers. Where two cost the same the first is taken."""
+    Candidates are identified by their text: use a class whose `str` contains all that distinguishes them, such as an attrs class,
+    or tuples of numbers. Of candidates of equal cost the first is taken."""
     ranked = sorted(candidates, key=cost)
     current = _current.get()
     if current is None:
@@ -46,7 +46,7 @@ def choose(what: str, candidates: Iterable[T], cost: Callable[[T], Any]) -> T:
 
 @contextmanager
 def choosing(wanted: Mapping[str, str]) -> Iterator[Choices]:
-    """Choices inside take these candidates, and are noted."""
+    """Inside the block, choices take the `wanted` candidates and are recorded."""
     choices = Choices(wanted)
     token = _current.set(choices)
     try:

@@ -1,4 +1,4 @@
-"""A kernel as the rooms hand it over: a function, and how its arguments are laid out."""
+"""A drafted kernel: a function, and the layout of its arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.types import Array
 
 @attrs.frozen(slots=True)
 class GradualPack:
-    """A layout that takes numbers in any type and converts them part by part: the whole is never converted before."""
+    """A layout for arrays of any element type, converted piece by piece: no converted copy of the full array is made."""
 
     pack: Callable[[Array], Array]
 
@@ -25,17 +25,17 @@ class GradualPack:
 
 @attrs.frozen(slots=True, eq=False)
 class Draft:
-    """A kernel that was drafted."""
+    """A drafted kernel."""
 
     function: Any
     """The scheduled TensorIR function: the body's inputs, then its outputs, under their own shapes."""
     schedule: str
     """The schedule's name."""
     packs: Mapping[int, Callable[[Array], Array]] = attrs.field(factory=dict)
-    """The functions that lay out weights as the kernel reads them, by the number of the input."""
+    """Functions that lay out weights as the kernel reads them, by input number."""
     weights: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    """The shapes of weights that the kernel reads under another shape than the body's, by the number of the input."""
+    """Shapes of weights that the kernel reads under another shape than the body's, by input number."""
     symbols: tuple[str | Extent, ...] = ()
-    """The sizes that the function is given between its inputs and its outputs, in order: names of symbols, and extents."""
+    """The sizes passed to the function between its inputs and its outputs, in order: names of symbols, and extents."""
     kernel: Kernel | None = None
-    """The kernel as it was written; None for one that is scheduled."""
+    """The kernel in the kernel language; None for one made by a schedule."""

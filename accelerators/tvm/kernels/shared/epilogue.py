@@ -1,4 +1,4 @@
-"""What follows a product number by number: bias, residual add, activation, computed while the sums stand in registers."""
+"""Element-wise ops after a product (bias, residual add, activation), computed while the sums are in registers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from partita.graph.ops.traits import ops
 
 @attrs.frozen(slots=True, eq=False)
 class Epilogue:
-    """The ops after the product, and the values that they read beside it."""
+    """The ops after a product, and the other values that they read."""
 
     body: Body
     """The product and these ops."""
     root: Node
     """The product."""
     start: Formula
-    """The product's own number from the sum and its other inputs."""
+    """The product's result from the sum and its other inputs."""
     formulas: Mapping[Node, Formula]
-    """What each op computes; one that only looks at numbers in another order has none."""
+    """The formula of each op; ops that only reorder elements have none."""
     operands: Mapping[int, Shape]
-    """The shape under which each input of the body is read, by its number. Its dimensions are those of the result, or 1."""
+    """The shape under which each input of the body is read, by input number. Each dimension is the result's or 1."""
     results: Shape
     """The shape under which the results are written."""
 
     @property
     def is_long(self) -> bool:
-        """Is there a function among the ops that takes many instructions?"""
+        """True if one of the ops takes many instructions."""
         return any(node.op in ops("long") for node in self.formulas)
 
     def numbers(self, total: Value, given: Mapping[NodeEntry, Value]) -> list[Value]:
-        """Every output's number from the sum and the operands' numbers."""
+        """The elements of all outputs at one position, from the sum and the operands' elements there."""
         values = {**constants_of(self.body), **given}
         beside = [None if entry is None else values.get(entry) for entry in self.root.inputs]
         values[self.root[0]] = self.start(self.root, [total, *beside])
@@ -56,7 +56,7 @@ class Epilogue:
 
 @attrs.frozen(slots=True, eq=False)
 class Writer:
-    """An epilogue in a kernel: it reads what it needs beside the sum, and writes every output."""
+    """An epilogue in a kernel: it reads its operands and writes every output."""
 
     after: Epilogue
     inputs: Sequence[Buffer]
@@ -81,10 +81,10 @@ def make_epilogue(
     beside: Mapping[int, Shape] | None = None,
     before: Collection[Node] = (),
 ) -> Epilogue | None:
-    """The epilogue of a body whose product is `root`; None if one of the other ops is more than that, save those `before` it.
+    """The epilogue of a body whose product is `root`; None if another op, save those `before` it, is not element-wise.
 
-    `start` computes the product's number from the sum and the root's inputs, of which those at `beside` are operands of these
-    shapes. Dimensions first to last of each group are seen as one."""
+    `start` computes the product's result from the sum and the root's inputs; those in `beside` are operands of the given shapes.
+    The dimensions first to last of each group are merged into one."""
     version = body.graph.opsets.get("", 1)
     shape = real_shape(root[0])
     others = [node for node in body.ops if node is not root and node not in before]
@@ -114,8 +114,8 @@ def epilogue_of(
     reads: Sequence[tuple[NodeEntry | None, Shape | None]],
     results: Shape,
 ) -> Epilogue | None:
-    """The epilogue of these formulas, given what is read beside the sum and under which shape; None if one of the body's inputs
-    has none, or is read in two ways."""
+    """The epilogue of these formulas, given the values read besides the sum and their shapes; None if an input of the body has no
+    such shape, or is read under two shapes."""
     problem, operands = Problem.of(body), dict[int, Shape]()
     for entry, shape in reads:
         position = problem.position(entry)
@@ -126,19 +126,19 @@ def epilogue_of(
 
 
 def plus_bias(node: Node, x: Numbers) -> Value:
-    """What a convolution's epilogue starts with: the sum, and the bias where there is one."""
+    """First formula of a convolution's epilogue: the sum plus the bias, if there is one."""
     total: Value = x[0] + x[3] if len(x) > 3 and x[3] is not None else x[0]
     return total
 
 
 def alone(node: Node, x: Numbers) -> Value:
-    """What an epilogue starts with where the root reads nothing beside its image."""
+    """First formula of an epilogue whose root reads nothing besides its image: the sum."""
     total: Value = x[0]
     return total
 
 
 def folded(shape: Shape, whole: Shape, groups: Sequence[tuple[int, int]]) -> Shape | None:
-    """The shape with each group of dimensions as one; None if a group is neither all of the whole's nor all 1."""
+    """The shape with each group of dimensions merged; None if a group is neither equal to that of `whole` nor all 1."""
     if len(shape) > len(whole):
         return None
     aligned = (1,) * (len(whole) - len(shape)) + shape

@@ -1,4 +1,4 @@
-"""What each element-wise op of ONNX computes, as an expression on the numbers at one position."""
+"""Formulas of ONNX's element-wise ops, as expressions on the elements at one position."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 
 Numbers = Sequence[Any]
-"""The numbers of an op's inputs at one position: values, and None for inputs that are left out."""
+"""An op's inputs at one position: values, and None for inputs that are left out."""
 
 Formula = Callable[[Node, Numbers], Value]
 
 ANY = NUMBERS | {"bool"}
 
 HIGHEST = 64
-"""The highest power of whole numbers that is multiplied out."""
+"""The highest power of integers that is expanded into multiplications."""
 
 LATEST = 21
-"""The version that a selector names, which is not told the graph's: formulas hold from version 7 on."""
+"""The opset version that selectors assume, since they do not get the graph's; formulas hold from version 7 on."""
 
 
 def formula(node: Node, version: int) -> Formula | None:
-    """How to compute the node's number from its inputs' numbers; None if this room cannot say."""
+    """The formula that computes the node's result from its inputs; None if there is none."""
     compute = FORMULAS.get(str(node.op)) if not node.domain and version >= 7 else None
     if node.domain == QUANTIZED:
         return rounding.FORMULAS.get(str(node.op))
@@ -83,9 +83,9 @@ def formula(node: Node, version: int) -> Formula | None:
 
 
 def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) -> Value:
-    """The node's number, given those that are known at the same position.
+    """The node's result from the values `known` at the same position.
 
-    What jumps where its input changes a little reads numbers as they are stored, so that it jumps where ONNX has it."""
+    Discontinuous ops read their inputs rounded to the stored type, so that they jump where ONNX does."""
     numbers: list[Value | None] = []
     for entry in node.inputs:
         number = None if entry is None else known[entry]
@@ -96,7 +96,7 @@ def number_of(node: Node, compute: Formula, known: Mapping[NodeEntry, Value]) ->
 
 
 def _widens(node: Node) -> bool:
-    """Is it a cast to numbers that hold all that is computed? It takes them before they are rounded."""
+    """True for a Cast to a type that holds every computed value. It takes its input before rounding."""
     return node.op == "Cast" and _dtype(node[0]) in ("float32", "float64")
 
 
@@ -122,7 +122,7 @@ def _clip(node: Node, x: Numbers) -> Value:
 
 
 def _held(node: Node, slot: int, bound: Operand, clipped: Value) -> Value:
-    """The number held within a bound; a bound that is NaN makes everything NaN."""
+    """The clipped value; a bound that is NaN makes every result NaN."""
     entry = node.inputs[slot] if len(node.inputs) > slot else None
     value = entry.node.value if entry is not None else float(node.attrs["min" if slot == 1 else "max"])
     if value is not None and not math.isnan(float(value)):
@@ -168,7 +168,7 @@ def _fold(operation: Callable[[Value, Value], Value]) -> Formula:
 
 
 def _best_of(operation: Callable[[Value, Value], Value]) -> Formula:
-    """The best of several by an operation that reads what it is given twice: the best so far is computed once."""
+    """Folds the inputs by an operation that uses its arguments twice; the result so far is computed once."""
 
     def once(best: Value, x: Value) -> Value:
         return named(best, lambda best: operation(best, x))
@@ -178,15 +178,15 @@ def _best_of(operation: Callable[[Value, Value], Value]) -> Formula:
 
 def _cast(node: Node, x: Numbers) -> Value:
     element = _element(node[0])
-    if element is boolean:  # by a choice, since `!=` of floats is false for NaN
+    if element is boolean:  # by select, since `!=` of floats is false for NaN
         return select(x[0].equals(0), constant(0, boolean), constant(1, boolean))
     return rounded(x[0], element)
 
 
 def _shift(node: Node, x: Numbers) -> Value:
-    """A shift by a negative count, or by more bits than the type has, leaves nothing: zero, or to the right the sign."""
+    """A shift by a negative count, or by all bits or more, yields zero, or the sign for a signed right shift."""
     element = _element(node[0])
-    # TVM's simplifier subtracts the sides of a comparison by an order, which unsigned numbers do not survive.
+    # TVM's simplifier subtracts the sides of a comparison by an ordering, which is wrong for unsigned integers.
     fits = (x[1] >> (element.bits.bit_length() - 1)).equals(0)
     count = select(fits, x[1], 0)
     if node.attrs.get("direction", "LEFT") in ("LEFT", b"LEFT"):
@@ -195,7 +195,7 @@ def _shift(node: Node, x: Numbers) -> Value:
 
 
 def _power(node: Node, x: Numbers) -> Value:
-    """Whole numbers to a known power as products, which count modulo the type's size; others by way of double precision."""
+    """Integers to a constant power as multiplications, modulo the type's size; other powers in double precision."""
     element, exponent = computed_element(node[0]), node.reads[1].node.value
     if exponent is not None and exponent.size == 1 and element is float32 and exponent.item() in (2, 3):
         return x[0] * x[0] if exponent.item() == 2 else x[0] * x[0] * x[0]
@@ -207,7 +207,7 @@ def _power(node: Node, x: Numbers) -> Value:
 
 
 def is_whole_power(node: Node) -> bool:
-    """Is it a whole number to a whole power?"""
+    """True for an integer to an integer power."""
     return _dtype(node[0]) in INTEGERS and _dtype(node.reads[1]) in INTEGERS
 
 
@@ -217,7 +217,7 @@ def _is_known_power(node: Node) -> bool:
 
 
 def _product(x: Value, count: int) -> Value:
-    """The product of so many equal numbers, by squares."""
+    """x to the power `count`, by repeated squaring."""
     if count < 2:
         return x if count else constant(1, x.type.element)
     half = named(_product(x, count // 2), lambda half: half * half)
@@ -225,9 +225,8 @@ def _product(x: Value, count: int) -> Value:
 
 
 def _quotient(node: Node, x: Numbers) -> Value:
-    """Integers are divided as in numpy: by zero the result is zero, and the smallest number divided by -1 stays what it is. The
-    processor would end the process in both cases.
-    """
+    """Integers are divided as in numpy: division by zero yields zero, and the smallest integer divided by -1 stays what it is.
+    The processor would end the process in both cases."""
     a, b = x
     if not a.type.element.is_whole:
         return a / b
@@ -236,13 +235,13 @@ def _quotient(node: Node, x: Numbers) -> Value:
 
 
 def _divisor(b: Value) -> Value:
-    """An integer that can be divided by: 1 in place of 0 and of -1."""
+    """A safe integer divisor: 1 in place of 0 and of -1."""
     is_safe = b.differs(0) if b.type.element.kind == "uint" else b.differs(0) & b.differs(-1)
     return select(is_safe, b, 1)
 
 
 def _remainder(node: Node, x: Numbers) -> Value:
-    """The remainder has the sign of the divisor, or with `fmod` that of the dividend. By zero it is zero for integers."""
+    """The remainder has the divisor's sign, or with `fmod` the dividend's. Integers modulo zero yield zero."""
     a, b = x
     if not a.type.element.is_whole:
         return float_remainder(a, b)
@@ -255,9 +254,9 @@ def _remainder(node: Node, x: Numbers) -> Value:
 
 
 def _equal(node: Node, x: Numbers) -> Value:
-    """Truth values as numbers: LLVM has no comparison of vectors of them that TVM would write.
+    """Booleans are compared as integers: LLVM has no comparison of boolean vectors that TVM would emit.
 
-    A float is compared with itself by another test, since TVM takes NaN for equal to NaN."""
+    A float is compared with itself by another test, since TVM folds NaN == NaN to true."""
     first, second = (value.cast(int8) for value in x) if _dtype(node.reads[0]) == "bool" else x
     if first is second and first.type.element.kind == "float":
         return first <= math.inf
@@ -273,7 +272,7 @@ def _is_infinite(node: Node, x: Numbers) -> Value:
 
 
 def _is_nan(node: Node, x: Numbers) -> Value:
-    """NaN alone is not at most infinite."""
+    """Only NaN is not ≤ infinity."""
     return select(x[0] <= math.inf, constant(0, boolean), constant(1, boolean))
 
 
@@ -384,4 +383,4 @@ _DTYPES = (
     (frozenset(("BitCast",)), NUMBERS - HALVES),
     (frozenset(("BitShift",)), INTEGERS),
 )
-"""Ops that read other numbers here than those that are computed as float32."""
+"""The element types of the inputs that ops accept, for ops that do not take exactly `REALS`."""

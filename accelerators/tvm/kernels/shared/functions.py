@@ -1,7 +1,7 @@
-"""Functions of one number that LLVM can put into vectors: polynomials instead of calls into the C library.
+"""Functions of one variable that LLVM can vectorize: polynomials instead of calls into the C library.
 
-All for float32, within a few units of the last place of the true value; nan, infinities and overflow come out as they should.
-Nothing here may be simplified as real numbers are, nor be a function that TVM computes lane by lane."""
+All are for float32, within a few units in the last place; NaN, infinities and overflow come out as they should. Nothing here may
+be rewritten as if floats were real numbers, or be a function that TVM computes lane by lane."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from partita.accelerators.tvm.kernels.language import (
 
 
 def at_least(x: Value, low: Operand) -> Value:
-    """The larger one; nan where x is nan, which TVM's own maximum drops."""
+    """The larger of both; NaN if x is NaN, which TVM's own maximum drops."""
     return select(x < low, _like(x, low), x)
 
 
 def at_most(x: Value, high: Operand) -> Value:
-    """The smaller one; nan where x is nan."""
+    """The smaller of both; NaN if x is NaN."""
     return select(x > high, _like(x, high), x)
 
 
@@ -50,29 +50,29 @@ def _like(x: Value, other: Operand) -> Value:
 
 
 def magnitude(x: Value) -> Value:
-    """The number without its sign."""
+    """The absolute value."""
     return maximum(x, 0.0 - x)
 
 
 def exp(x: Value) -> Value:
-    """2^n times a polynomial on the rest. For the largest numbers n stays 127 and the rest grows: what is too large becomes
-    infinite of itself."""
+    """2^n times a polynomial on the rest. For the largest arguments n stays 127 and the rest grows, so that the result overflows
+    to infinity by itself."""
     return named(x, lambda x: named(at_least(x, -88.0), lambda x: _power(x, 1.0, highest=127.0)))
 
 
 def exp_within(x: Value, sign: float = 1.0) -> Value:
-    """exp of x, or of -x, which is NaN or lies between -88, where the result is 0, and 89; from 88.4 on it is infinite."""
+    """exp(sign · x), where sign · x is NaN or between -88, where exp is 0, and 89; from 88.4 on it is infinite."""
     return _power(x, sign)
 
 
 def exp_of_negative(x: Value) -> Value:
-    """exp where x is at most 89, or NaN."""
+    """exp of x ≤ 89, or NaN."""
     return named(x, lambda x: named(at_least(x, -88.0), exp_within))
 
 
 def _power(x: Value, sign: float, highest: float | None = None) -> Value:
-    """2^n times the polynomial on the rest of x. Adding 1.5·2^23 rounds and leaves n in the lowest bits, with 127 more the
-    exponent of 2^n: 0 where n is -127, and infinite where it is 128."""
+    """2^n times the polynomial on the rest of x. Adding 1.5·2^23 + 127 rounds, and leaves the biased exponent of 2^n in the
+    lowest bits: the result is 0 for n = -127 and infinite for n = 128."""
     biased = 12582912.0 + 127.0
 
     def of_rest(shifted: Value) -> Value:
@@ -103,8 +103,8 @@ def sigmoid(x: Value) -> Value:
 
 
 def log(x: Value) -> Value:
-    """n log 2 plus the logarithm of m, where x is 2^n m and m lies between the root of 1/2 and that of 2: a polynomial on m - 1.
-    Numbers below the smallest normal one are multiplied by 2^23 first."""
+    """n log 2 + log m, where x = 2^n m with m between √(1/2) and √2: a polynomial on m - 1. Subnormal numbers are multiplied by
+    2^23 first."""
     smallest, root_of_half = 1.17549435e-38, 0x3F3504F3
 
     def of_bits(bits: Value, shift: Value) -> Value:
@@ -127,8 +127,8 @@ def log(x: Value) -> Value:
 
 
 def softplus(x: Value) -> Value:
-    """log(1 + e^x) as max(x, 0) + log(1 + t) with t = e^-|x|; the logarithm by the series of artanh(t / (2 + t)), so that small
-    values keep their digits."""
+    """max(x, 0) + log(1 + t) with t = e^-|x|; the logarithm by the series of artanh(t / (2 + t)), so that small values keep their
+    digits."""
 
     def series(s: Value) -> Value:
         return s * named(s * s, lambda square: _polynomial(square, _LOG_OF_ONE_AND))

@@ -1,16 +1,16 @@
-"""About how long a product takes on a GPU, by which one of its cuts is chosen.
+"""Estimated time of a product on a GPU, for the choice among its cuts (ways to tile it).
 
-A launch waits for the slowest of these: the core with the most blocks, which multiplies and reads its operands; the second cache,
-which all cores read; memory, from which a core gets its share and an idle core nothing; and the chain of steps of a block, whose
-reads take their time however little is read. Blocks that a core has room for hide each other's waits; the others come after them,
-wave by wave.
+The slowest of these bounds a launch: the core with the most blocks, which multiplies and reads its operands; the L2 cache, which
+all cores read; memory, from which each busy core gets its share and an idle one nothing; and the chain of steps of a block, whose
+reads have a latency however small they are. Blocks that are resident on a core together hide each other's latency; the others
+follow wave by wave.
 
-None of this is more exact than a fifth. Of the cuts that are so close to the fastest one, that comes first whose roofline is the
-lowest: whose arithmetic and bytes, on the cores that it fills, take the least time at the peak of the GPU. Of equal ones those
-come first that give every core a block, since the GPU may have more cores than the one that the code is made for.
+None of this is more exact than 20%. Among the cuts that are this close to the fastest one, the one with the lowest roofline wins:
+the least time for its arithmetic and bytes, on the cores that it fills, at the GPU's peak. Ties go to cuts that give every core a
+block, since the GPU may have more cores than the one that the code is made for.
 
-That blocks share a sum too, whose parts a second launch adds up, is no candidate: that launch alone takes some 2,800 cycles, in
-which all cores make 310 million products of float16. The cores that products of few blocks leave idle would win less."""
+Splitting a sum among blocks, with a second launch that adds up the parts, is no candidate: that launch alone takes some 2,800
+cycles, in which all cores make 310 million float16 products. The cores that products of few blocks leave idle would gain less."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from partita.accelerators.tvm.machine.gpu import Gpu
 Cut = TypeVar("Cut")
 
 Rank = tuple[bool, float, bool, float]
-"""Is a cut slower than those that count as fastest, its roofline if it is not, does it leave cores idle, and about how many
-cycles it takes."""
+"""The rank of a cut, least first: slower than the cuts that count as fastest, roofline (0 if slower), leaves cores idle,
+estimated cycles."""
 
 _START = 1500
-"""The cycles that a block takes beside its steps."""
+"""Cycles of a block besides its steps."""
 
 _CORE_BANDWIDTH = 64
-"""The bytes that a core reads from the second cache in a cycle, at most."""
+"""Bytes per cycle that a core reads from the L2 cache, at most."""
 
 _CACHE_BANDWIDTH = 40
-"""Its share of what the second cache gives to all cores in a cycle."""
+"""A core's share, in bytes per cycle, of the L2 cache's bandwidth for all cores."""
 
 _MEMORY_BANDWIDTH = 10
-"""Its share of the bytes that come from memory in a cycle: 1.55 TB in a second are 10 for each of 108 cores of 1.41 GHz."""
+"""A core's share, in bytes per cycle, of the memory bandwidth: 1.55 TB/s are 10 for each of 108 cores at 1.41 GHz."""
 
 _CORE_THREADS, _CORE_SHARED = 2048, 100 << 10
-"""What the blocks of a core have together."""
+"""Threads, and bytes of shared memory, of all resident blocks of a core."""
 
 _CLOSE = 1.2
-"""Cuts that take so many times as long as the fastest one are told apart by their roofline."""
+"""Cuts within this factor of the fastest one's time are ranked by their roofline."""
 
 
 @attrs.frozen(slots=True)
 class Demand:
-    """What a product asks of a GPU, cut in some way."""
+    """The demand of a product, cut in some way, on a GPU."""
 
     blocks: int
     threads: int
@@ -61,24 +61,24 @@ class Demand:
     steps: int
     """The steps of a block."""
     multiplying: float
-    """The cycles in which a core makes the products of a step of a block."""
+    """Cycles in which a core multiplies one step of a block."""
     loading: float
-    """The cycles in which it reads the operands of a step from shared memory."""
+    """Cycles in which it reads the operands of a step from shared memory."""
     alone: float
-    """The cycles that a step takes where a block has a core to itself."""
+    """Cycles of a step if a block has a core to itself."""
     fetched: float
-    """The bytes that a block reads in a step."""
+    """Bytes that a block reads in a step."""
     ending: float
-    """The cycles of a block after the last step."""
+    """Cycles of a block after the last step."""
     moved: int
-    """The bytes that all blocks together read and write, each counted once."""
+    """Bytes that all blocks together read and write, each counted once."""
 
     def roofline(self, gpu: Gpu) -> float:
-        """The cycles of its arithmetic and its bytes on the cores that it fills: no kernel takes fewer."""
+        """Cycles of its arithmetic and its bytes on the cores that it fills: a lower bound for any kernel."""
         return max(self._on_core(gpu) * self.steps * self.multiplying, self._moving(gpu))
 
     def cycles(self, gpu: Gpu) -> float:
-        """About how long it takes; it ranks cuts, no more."""
+        """Estimated cycles, good enough to rank cuts only."""
         room = gpu.registers // (self.registers * self.threads)
         resident = max(1, min(_CORE_THREADS // self.threads, _CORE_SHARED // self.shared, room))
         waves = math.ceil(self._on_core(gpu) / resident)
@@ -89,16 +89,16 @@ class Demand:
         return max(working, fetching, self._moving(gpu), waiting) + waves * (_START + self.ending)
 
     def _on_core(self, gpu: Gpu) -> int:
-        """The blocks of the core that has the most."""
+        """Number of blocks of the core that has the most."""
         return -(-self.blocks // gpu.cores)
 
     def _moving(self, gpu: Gpu) -> float:
-        """The cycles in which the cores that have blocks get all bytes from memory."""
+        """Cycles in which the cores that have blocks read and write all bytes in memory."""
         return self.moved / (_MEMORY_BANDWIDTH * min(self.blocks, gpu.cores))
 
 
 def ranking(cuts: Sequence[Cut], demand: Callable[[Cut], Demand], gpu: Gpu) -> Callable[[Cut], Rank]:
-    """Ranks these cuts of a product, of which each has a demand: the least is the one to take. Linear."""
+    """A function that ranks these cuts of a product by their demands; the least is best. Linear."""
     demands = {cut: demand(cut) for cut in cuts}
     cycles = {cut: asked.cycles(gpu) for cut, asked in demands.items()}
     most = _CLOSE * min(cycles.values())
@@ -112,8 +112,8 @@ def ranking(cuts: Sequence[Cut], demand: Callable[[Cut], Demand], gpu: Gpu) -> C
 
 
 def ranking_of_all(cuts: Sequence[Cut], demands: Sequence[Callable[[Cut], Demand]], gpu: Gpu) -> Callable[[Cut], Any]:
-    """Ranks the cuts for several products, each of which counts alike: the least is the one whose cycles, multiplied, are the
-    least. One product alone is ranked by itself."""
+    """A function that ranks the cuts for several products of equal weight, by the product of their cycles; the least is best. A
+    single product is ranked by `ranking`."""
     if len(demands) == 1:
         return ranking(cuts, demands[0], gpu)
     return lambda cut: math.prod(demand(cut).cycles(gpu) for demand in demands)

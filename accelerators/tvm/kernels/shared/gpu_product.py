@@ -1,7 +1,7 @@
-"""A product of matrices on a GPU: each block computes a tile, whose operands go step by step through shared memory.
+"""A matrix product on a GPU: each block computes a tile, whose operands are loaded into shared memory step by step.
 
-While the threads multiply one step they fetch the next one into registers, and write it to the other half of the shared memory.
-So there is one barrier a step."""
+While the threads multiply one step they prefetch the next one into registers, and then write it to the other half of the shared
+memory. So there is one barrier per step."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from partita.graph.types import Array
 
 @attrs.frozen(slots=True, eq=False)
 class Spot:
-    """One of the places in shared memory that a thread fills in every step: numbers that are neighbours along the tile, or along
-    the depth."""
+    """A place in shared memory that a thread fills in every step: elements that are adjacent along the tile, or along the
+    depth."""
 
     k: Operand
-    """The place along the depth."""
+    """Its position along the depth."""
     at: Operand
-    """The place along the tile."""
+    """Its position along the tile."""
     is_own: Value | None = None
-    """Does the thread fill it? None: every thread does."""
+    """Condition that the thread fills it; None if every thread does."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Side:
-    """The left or the right operand of a tile, as threads fetch it."""
+    """The left or the right operand of a tile, and its loads by threads."""
 
     extent: int
-    """The numbers of a step for each of its products: the tile's rows or columns."""
+    """Rows or columns of the tile."""
     spots: tuple[Spot, ...]
-    """What a thread fills."""
+    """The places that a thread fills."""
     lanes: int
-    """The numbers of a spot."""
+    """Number of elements of a spot."""
     number: Callable[[Value, Spot], Value]
-    """Reads the numbers of a spot in a step, as they are multiplied."""
+    """Reads the elements of a spot in a step, in the type in which they are multiplied."""
     turned: bool = False
-    """Are the numbers of a spot neighbours along the depth?"""
+    """True if the elements of a spot are adjacent along the depth."""
 
     @property
     def pitch(self) -> int:
-        """The distance in shared memory from one step of the depth to the next; padded where threads write along the depth."""
+        """Distance in shared memory from one step of the depth to the next; padded if threads write along the depth."""
         return self.extent + (WIDTH if self.turned else 0)
 
 
@@ -65,7 +65,7 @@ class Product:
     def __init__(
         self, kernel: Kernel, tile: BlockTile, thread: Value, left: Side, right: Side, element: Element = float32
     ) -> None:
-        """Numbers of both sides are multiplied and added up in this element type of four bytes."""
+        """Both operands are multiplied and accumulated in this element type of four bytes."""
         self.kernel, self.tile, self.element = kernel, tile, element
         self.left, self.right = left, right
         self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
@@ -82,8 +82,8 @@ class Product:
         return self.kernel.shared(name, self.element, (STAGES * self.tile.slices * self.tile.depth * side.pitch,))
 
     def write(self, steps: Operand, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """All of it: so many steps, one at least, which may be known only while running, then each sum is stored at its row and
-        column of the tile, as far as they are less than the bounds; a bound of None is never reached."""
+        """Writes the whole loop: `steps` steps, at least one and perhaps dynamic, then stores each sum whose row and column in
+        the tile are below the bounds. A bound of None is never reached."""
         kernel, tile, is_single = self.kernel, self.tile, isinstance(steps, int) and steps == 1
         for row in range(tile.high):
             for column in range(tile.wide):
@@ -111,7 +111,7 @@ class Product:
         self.sums[divmod(number, self.tile.wide)] = value
 
     def _step(self, step: Value) -> Value:
-        """The number of the slice's step among those of all slices."""
+        """Number of the slice's step among those of all slices."""
         return step * self.tile.slices + self.slice if self.tile.slices > 1 else step
 
     def _fetch(self, step: Value) -> None:
@@ -141,7 +141,7 @@ class Product:
         return stack
 
     def _first(self, side: Side, stage: Value) -> Value:
-        """Where the slice's part of a stage begins in shared memory."""
+        """Start of the slice's part of a stage in shared memory."""
         return (stage * self.tile.slices + self.slice) * (self.tile.depth * side.pitch)
 
     def _multiply(self, stage: Value) -> None:
@@ -154,7 +154,7 @@ class Product:
                     self.sums[row, column] = self.sums[row, column] + left[row] * right[column]
 
     def _operand(self, side: Side, name: str, stage: Value, k: Value, thread: Value, count: int) -> Buffer:
-        """What a thread multiplies by, in registers."""
+        """A thread's elements of an operand at step `k`, in registers."""
         numbers = self.kernel.stack(name, self.element, (count,))
         width = min(WIDTH, count)
         for first in range(0, count, width):
@@ -163,7 +163,7 @@ class Product:
         return numbers
 
     def _lines(self) -> list[Line]:
-        """Where each of the thread's sums stands in the tile."""
+        """Positions of the thread's sums in the tile."""
         tile = self.tile
         columns = [_place(self.column, c, tile.wide, tile.columns) for c in range(tile.wide)]
         return [
@@ -178,8 +178,8 @@ def own_thread(tile: Tile, thread: Value) -> Value:
 
 
 def _place(thread: Value, number: int, count: int, extent: int) -> Value:
-    """Where the number of a thread stands in the tile: neighbouring threads read neighbouring groups of `WIDTH`, so that no two
-    of a warp read different rows of one bank."""
+    """Position in the tile of a thread's element: neighbouring threads read neighbouring groups of `WIDTH`, so that no two
+    threads of a warp read different rows of one bank."""
     width = min(WIDTH, count)
     return thread * width + (number // width * (extent // count) * width + number % width)
 
@@ -187,7 +187,7 @@ def _place(thread: Value, number: int, count: int, extent: int) -> Value:
 def packed_side(
     tile: BlockTile, own: Value, extent: int, buffer: Buffer, first: Value, element: Element = float32
 ) -> Side:
-    """The side of a constant that is laid out as blocks read it: step after step, each `depth` times `extent` numbers."""
+    """The operand for a constant that is laid out as blocks read it: step after step, each `depth` times `extent` elements."""
     lanes = WIDTH if extent % WIDTH == 0 else 1
     return Side(
         extent,
@@ -200,8 +200,8 @@ def packed_side(
 
 
 def spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tuple[Spot, ...]:
-    """What each thread of a slice fills: spots beside each other go to threads beside each other, along the depth where the
-    numbers in memory stand so (`turned`), else along the tile."""
+    """The spots that each thread of a slice fills: neighbouring threads get neighbouring spots, along the depth if elements are
+    contiguous that way in memory (`turned`), else along the tile."""
     return _spots(tile, own, extent, lanes, turned)
 
 
@@ -210,7 +210,7 @@ def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tup
     count = line * (extent if turned else tile.depth)
     listed = []
     for first in range(0, count, tile.slice_threads):
-        if tile.slice_threads % line == 0:  # Then a thread stays at one place of its line.
+        if tile.slice_threads % line == 0:  # Then a thread stays at one position of its line.
             along, line_number = own % line, own // line + first // line
         else:
             along, line_number = (own + first) % line, (own + first) // line
@@ -221,7 +221,7 @@ def _spots(tile: Tile, own: Value, extent: int, lanes: int, turned: bool) -> tup
 
 
 def lay_steps(into: Array, matrix: Array) -> None:
-    """Fill [step, depth, position] with a matrix of the whole depth, from the first position on; the rest stays."""
+    """Fill [step, depth, position] with a matrix of the full depth, from position 0 on; the rest is left unchanged."""
     deep, count = into.shape[1], matrix.shape[1]
     whole, rest = divmod(len(matrix), deep)
     into[:whole, :, :count] = matrix[: whole * deep].reshape(whole, deep, count)

@@ -1,4 +1,4 @@
-"""What becomes of the sums that the threads of a block hold: slices of the depth are added up, and each sum is stored."""
+"""The end of a product on a GPU: the partial sums of the depth's slices are added up, and each sum is stored."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import attrs
 from partita.accelerators.tvm.kernels.language import Element, Kernel, Value, float32
 
 Sum = Callable[[int], Value]
-"""A thread's sum of this number."""
+"""Returns a thread's sum by its number."""
 
 Store = Callable[[Value, Value, Value], None]
 """Stores a sum at a row and a column of the tile."""
 
 
 class Tile(Protocol):
-    """What tiles of all kinds have."""
+    """The interface of all kinds of tiles."""
 
     @property
     def slices(self) -> int:
-        """The threads that share each sum."""
+        """Number of slices of the depth, and so of threads that share each sum."""
 
     @property
     def slice_threads(self) -> int:
-        """The threads of a slice."""
+        """Number of threads of a slice."""
 
     @property
     def depth(self) -> int:
-        """The products of one step in each sum."""
+        """Depth of one step."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -39,7 +39,7 @@ class Line:
 
     row: Value
     columns: Sequence[tuple[Value, int]]
-    """For each sum its column and its number."""
+    """The column and the number of each sum."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -56,13 +56,13 @@ class Sums:
     put: Callable[[int, Value], None]
     """Sets a sum."""
     count: int
-    """The sums of a thread."""
+    """Number of sums of a thread."""
     element: Element = float32
     """The element type of the sums."""
 
     def store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """Each sum of all slices at its place, as far as its row and its column are less than the bounds; a bound of None is
-        never reached."""
+        """Adds up the slices, and stores each sum whose row and column in the tile are below the bounds. A bound of None is never
+        reached."""
         if self.tile.slices == 1:
             self._store(lines, store, bounds)
             return
@@ -80,7 +80,7 @@ class Sums:
             self._store(lines, store, bounds)
 
     def _position(self, number: int) -> Value:
-        """Where the thread's sum stands among those of its slice."""
+        """Position of the thread's sum among those of its slice."""
         return number * self.tile.slice_threads + self.own
 
     def _store(self, lines: Sequence[Line], store: Store, bounds: tuple[Value | None, Value | None]) -> None:

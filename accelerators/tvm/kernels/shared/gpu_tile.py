@@ -1,8 +1,8 @@
-"""How a product is cut for a GPU: a tile for each block, a part of it for each thread, and slices of its depth among the threads.
+"""Cuts of a product for a GPU: a tile per block, a part of it per thread, and slices of its depth spread over the threads.
 
-Where a product has few tiles, smaller ones fill more cores, and slices give a small tile enough threads: each slice adds up
-every so many steps of the depth, and the sums meet in shared memory at the end. So one launch is enough, and sums come in the
-same order every time."""
+If a product has few tiles, smaller ones fill more cores, and slices give a small tile enough threads: each slice accumulates
+every n-th step of the depth, and the sums are combined in shared memory at the end. So one launch is enough, and the order of
+summation is deterministic."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from partita.accelerators.tvm.machine.gpu import Gpu
 from partita.accelerators.tvm.sizes.extent import Extent
 
 STAGES = 2
-"""The steps of the depth that shared memory holds: one that is multiplied, and the next one."""
+"""Number of steps in shared memory: the one that is multiplied, and the next one."""
 
 WIDTH = 4
-"""The numbers that a thread reads at once, where it can: 16 bytes of float32."""
+"""Number of elements that a thread reads at once if possible: 16 bytes of float32."""
 
 
 @attrs.frozen(slots=True)
 class BlockTile:
-    """The tile of a block: rows x columns of the result, and so many products at a time."""
+    """The tile of a block: rows x columns of the result, and the depth of a step."""
 
     rows: int
     columns: int
     high: int
-    """The rows of one thread."""
+    """Rows of a thread."""
     wide: int
-    """The columns of one thread."""
+    """Columns of a thread."""
     depth: int
-    """The products of one step in each sum."""
+    """Depth of one step."""
     slices: int
-    """The threads that share each sum."""
+    """Number of slices of the depth, and so of threads that share each sum."""
 
     @property
     def across(self) -> int:
-        """The threads of a slice along the columns."""
+        """Number of threads of a slice along the columns."""
         return self.columns // self.wide
 
     @property
     def slice_threads(self) -> int:
-        """The threads of a slice."""
+        """Number of threads of a slice."""
         return self.rows // self.high * self.across
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """Number of threads of a block."""
         return self.slice_threads * self.slices
 
     @property
     def shared(self) -> int:
-        """The bytes of shared memory that it takes, with the padding of rows that are turned."""
+        """Bytes of shared memory, with the padding of transposed rows."""
         steps = STAGES * self.slices * self.depth * (self.rows + self.columns + WIDTH)
         return 4 * (steps + (self.slices - 1) * self.rows * self.columns)
 
@@ -64,48 +64,48 @@ class BlockTile:
 
 @attrs.frozen(slots=True)
 class Work:
-    """A product of matrices as far as its cut depends on it."""
+    """A matrix product, as far as its cut depends on it."""
 
     rows: int
     columns: int
     depth: int
     parts: int = 1
-    """The number of such products beside each other."""
+    """Number of such products, side by side."""
     bytes: int = 4
-    """What a number takes in memory."""
+    """Bytes per element."""
     read: int | None = None
-    """How many numbers both matrices are in memory, where that is not what they are as matrices."""
+    """Number of elements of both matrices in memory, if it differs from their sizes as matrices."""
 
     def blocks(self, rows: int, columns: int) -> int:
-        """How many tiles of so many rows and columns there are."""
+        """Number of tiles of this size."""
         return -(-self.rows // rows) * -(-self.columns // columns) * self.parts
 
     @property
     def moved(self) -> int:
-        """The bytes that are read and written, each once."""
+        """Bytes that are read and written, each counted once."""
         read = self.parts * self.depth * (self.rows + self.columns) if self.read is None else self.read
         return self.bytes * (read + self.parts * self.rows * self.columns)
 
 
 MANY_HEADS, MANY = 12, 128
-"""The heads, and the rows, columns and products of a sum, for which a product of any number of them is cut."""
+"""Assumed number of heads, and assumed rows, columns or depth, for the cut of a product whose sizes are dynamic."""
 
 
 def usual_work(rows: int, columns: int, depth: int, parts: int, size: int) -> Work:
-    """A product of two values whose numbers take so many bytes; what is not known is what is usual."""
+    """A product of two values with elements of `size` bytes; dynamic sizes are replaced by usual ones."""
     high, wide, deep = (MANY if isinstance(count, Extent) else count for count in (rows, columns, depth))
     return Work(high, wide, deep, MANY_HEADS if isinstance(parts, Extent) else parts, size)
 
 
 USUAL_PIXELS = 28 * 28
-"""So many pixels an image usually has"""
+"""Usual number of pixels of an image with `USUAL_CHANNELS` channels."""
 
 USUAL_CHANNELS = 128
-"""of so many channels; one of half of them has four times the pixels."""
+"""Usual number of channels; an image with half as many has four times the pixels."""
 
 
 def usual_pixels(channels: int, outs: int) -> list[int]:
-    """The numbers of pixels for which a convolution of images of any size is cut: as many as are usual, fewer and more."""
+    """The pixel counts for which a convolution of images of dynamic size is cut: the usual one, a smaller one and larger ones."""
     usual = USUAL_PIXELS * USUAL_CHANNELS**2 // min(channels, outs) ** 2
     pixels = min(max(usual, 7 * 7), 224 * 224)
     return [pixels // 4, pixels, 4 * pixels, 16 * pixels]
@@ -136,20 +136,20 @@ def tiles(gpu: Gpu) -> Iterator[BlockTile]:
 
 
 _LATENCY = 500
-"""The cycles until what is read from memory is there, as much of them as the work on the step before does not hide."""
+"""Latency of a read from memory in cycles, less the part that the work on the previous step hides."""
 
 _LANES = 128
-"""The products that a core makes in a cycle."""
+"""Products that a core makes per cycle."""
 
 _SHARED_BANDWIDTH = 128
-"""The bytes that a core reads from shared memory in a cycle."""
+"""Bytes per cycle that a core reads from shared memory."""
 
 _OTHER_REGISTERS = 40
-"""The registers of a thread beside those for sums and operands."""
+"""Registers of a thread besides those for sums and operands."""
 
 
 def demand(tile: BlockTile, work: Work) -> Demand:
-    """What a product asks of a GPU that is cut so."""
+    """The demand on a GPU of a product that is cut into such tiles."""
     read = 4 * tile.threads * tile.depth * (tile.high + tile.wide) / 2
     own = tile.depth * (tile.high * tile.wide + tile.high + tile.wide) * max(1, tile.threads / _LANES)
     return Demand(

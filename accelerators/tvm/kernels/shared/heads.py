@@ -1,4 +1,4 @@
-"""Matrices of several heads that are read and written where they stand, and ops on their numbers."""
+"""Matrices of several heads, read and written in place as strided views, and element-wise ops on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partita.graph.node import Node, NodeEntry
 
 
 class Found(Protocol):
-    """Products that were found in a graph, with the ops around them."""
+    """Matrix products that were found in a graph, with the ops around them."""
 
     @property
     def operands(self) -> tuple[Matrix, ...]:
@@ -35,7 +35,7 @@ class Found(Protocol):
 
     @property
     def chain(self) -> tuple[Node, ...]:
-        """Element-wise ops on the numbers of a product."""
+        """Element-wise ops on the result of a product."""
 
     @property
     def nodes(self) -> set[Node]:
@@ -49,12 +49,12 @@ class Found(Protocol):
 F = TypeVar("F", bound=Found)
 
 TOGETHER = 8
-"""So many steps of the depth are taken out of memory together where they are neighbours there. LLVM writes out whole loops of a
-known number of steps, and a panel of a thousand numbers takes it a second. Columns and groups of steps are one loop: of two it
-wrote out the inner one for each group, as vectors gathered number by number, and once more for memory that overlaps."""
+"""Steps of the depth that are read together if they are contiguous in memory. LLVM fully unrolls loops of static length, which
+takes it a second for a panel of a thousand elements. Columns and groups of steps share one loop: of two loops LLVM unrolled the
+inner one for each group, as vectors gathered element by element, and once more for overlapping memory."""
 
 Head = tuple[Operand, ...]
-"""The position of a matrix among the others, dimension by dimension."""
+"""Index of a matrix in each batch dimension."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -65,7 +65,7 @@ class View:
     strides: Strides
 
     def at(self, head: Head, row: Operand, column: Operand) -> Operand:
-        """Where a number of a head's matrix stands."""
+        """Position in the buffer of an element of a head's matrix."""
         position: Operand = self.strides.offset
         terms: list[Operand] = [position] if self.strides.offset else []
         for index, step in zip((*head, row, column), self.strides.steps, strict=True):
@@ -77,16 +77,16 @@ class View:
         return total
 
     def number(self, head: Head, row: Operand, column: Operand) -> Value:
-        """A number of a head's matrix."""
+        """An element of a head's matrix."""
         return read(self.buffer, (self.at(head, row, column),))
 
 
 @attrs.frozen(slots=True, eq=False)
 class Heads:
-    """The buffers of a kernel, flat, seen as matrices."""
+    """The flat buffers of a kernel, seen as matrices."""
 
     problem: Problem
-    """What the kernel computes."""
+    """The problem that the kernel solves."""
     kernel: Kernel
     inputs: Sequence[Buffer]
     output: Buffer
@@ -95,7 +95,7 @@ class Heads:
 
     @classmethod
     def of(cls, body: Body, name: str, batch: tuple[int, ...]) -> Heads:
-        """A kernel for a body of one result, its arguments flat."""
+        """A kernel for a body of one result, with flat arguments."""
         problem = Problem.of(body)
         flat = {i: (math.prod(shape_of(entry)),) for i, entry in enumerate(problem.inputs)}
         kernel, inputs, outputs = problem.kernel(name, flat, [(math.prod(shape_of(problem.outputs[0])),)])
@@ -107,7 +107,7 @@ class Heads:
         return math.prod(self.batch)
 
     def head(self, number: Value) -> Head:
-        """The indices of the head of this number in each of the batch's dimensions."""
+        """Indices of head `number` in each batch dimension."""
         indices: list[Operand] = []
         for d, size in enumerate(self.batch):
             index = number // math.prod(self.batch[d + 1 :]) % size
@@ -115,7 +115,7 @@ class Heads:
         return tuple(indices)
 
     def read(self, matrix: Matrix) -> View:
-        """The matrix's buffer, and where its numbers stand for each head, row and column."""
+        """The matrix's buffer, with its strides over heads, rows and columns."""
         whole = ghost(shape_of(matrix.source))
         view = followed(whole, matrix.path, matrix.value)
         assert view is not None
@@ -123,7 +123,7 @@ class Heads:
         return View(self.inputs[self.problem.positions[matrix.source]], strides)
 
     def written(self, result: NodeEntry, after: Sequence[Node]) -> View:
-        """The result's buffer, and where its numbers stand before the ops `after` order them anew."""
+        """The result's buffer, with its strides before the ops `after` reorder it."""
         whole = ghost(shape_of(result))
         view = undone(whole, after)
         assert view is not None
@@ -132,7 +132,7 @@ class Heads:
     def pack(
         self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
     ) -> None:
-        """Copy one panel to where `start` is."""
+        """Copy one panel, to `start` on."""
 
         def copy(k: Value, c: Value) -> None:
             into[start + k * tile.width + c] = view.number(head, k, column + c)
@@ -142,7 +142,7 @@ class Heads:
     def pack_pairs(
         self, into: Buffer, start: Operand, view: View, head: Head, tile: PanelTile, depth: int, column: Operand
     ) -> None:
-        """Copy the bits of one panel to where `start` is, two neighbours of the depth side by side; zero fills up the last."""
+        """Copy the bits of one panel to `start`, with two neighbours of the depth adjacent; the last pair is padded with zero."""
         kernel, source = self.kernel, view.buffer
         steps, rest = divmod(depth, 2)
         if view.strides.steps[-1] != 1:
@@ -169,7 +169,7 @@ class Heads:
         into[start + (k * tile.width + at) * 2] = (low | (high << 16)).regrouped(uint16)
 
     def _each_number(self, view: View, depth: int, tile: PanelTile, copy: Callable[[Value, Value], None]) -> None:
-        """Work for each step of the depth and column of a panel, neighbours in memory one after another."""
+        """Runs `copy` for each step of the depth and column of a panel, in memory order."""
         kernel = self.kernel
         if view.strides.steps[-1] == 1:
             with kernel.loop(depth, "k") as k, kernel.lanes(tile.width, "c") as c:
@@ -178,7 +178,7 @@ class Heads:
             self._by_column(depth, tile, copy)
 
     def _by_column(self, steps: int, tile: PanelTile, copy: Callable[[Value, Value], None]) -> None:
-        """Work for each step of the depth and column of a panel, some steps of a column one after another."""
+        """Runs `copy` for each step of the depth and column of a panel, in groups of consecutive steps of a column."""
         kernel = self.kernel
         whole, left = divmod(steps, TOGETHER) if isinstance(steps, int) else (0, steps)
         with kernel.loop(whole * tile.width, "m") as m, kernel.unroll(TOGETHER, "u") as u:
@@ -191,7 +191,7 @@ class Heads:
     def chain(
         self, nodes: Sequence[Node], root: NodeEntry, wanted: NodeEntry, factor: float, rows: int, columns: int
     ) -> Callable[[Value, Head, Operand, Operand], Value]:
-        """What element-wise ops make of the root's number, scaled by a factor, at a position of the matrix."""
+        """A function that applies element-wise ops to the root's result, scaled by a factor, at a position of the matrix."""
         inputs = set(self.problem.inputs)
         beside = list(dict.fromkeys(entry for node in nodes for entry in node.reads if entry in inputs))
         views = []
@@ -216,7 +216,7 @@ class Heads:
 
 
 def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]) -> F | None:
-    """What is found around the body's one such op, if that is all of the body and every matrix is an input."""
+    """The match of `find` around the body's only `op`, if it covers the body and every matrix is an input."""
     roots = [node for node in body.ops if node.op == op]
     if len(roots) != 1 or len(body.graph.outputs) != 1:
         return None
@@ -228,6 +228,6 @@ def found_in(body: Body, op: str, find: Callable[[Node, Readers, int], F | None]
 
 
 def _reads_arrays(body: Body, nodes: Sequence[Node]) -> bool:
-    """Does one of the element-wise ops read a constant of several numbers?"""
+    """True if one of the element-wise ops reads a constant of several elements."""
     read = {entry for node in nodes for entry in node.reads}
     return any(node.value is not None and node.value.size != 1 and node[0] in read for node in body.graph.nodes)

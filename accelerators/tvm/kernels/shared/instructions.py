@@ -1,7 +1,7 @@
-"""How a tile's sums take up products: each way is one description, by which a kernel reads and packs its numbers.
+"""Instructions that add products to a tile's sums. Each has one description, by which a kernel reads and packs its operands.
 
-A special instruction of a processor is one row of the table, with a portable function that makes the same bits: what uses it is
-compiled, run and checked on every processor."""
+A special instruction of a processor is one row of the table, with a portable function that computes the same bits: code that uses
+it is compiled, run and checked on every processor."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.special import BY_NAME
 
 Number = Callable[[Value, Operand], Value]
-"""Something of the left matrix in a row of the tile, at a step of the depth."""
+"""Reads the left operand in a row of the tile, at a step of the depth."""
 
 Add = Callable[[Value, Value, Value], Value]
-"""A vector of sums, with the products of something of the left matrix, in every lane, and a vector of the right one."""
+"""A vector of sums, plus the products of a left operand, spread over all lanes, and a vector of the right matrix."""
 
 
 @attrs.frozen(slots=True)
@@ -40,26 +40,26 @@ class Instruction:
     """One way to add products to sums."""
 
     name: str
-    """What it is called in choices."""
+    """Its name in choices."""
     add: Add
-    """How it works."""
+    """The function that adds products to sums."""
     group: int = 1
-    """The number of neighbours along the depth that are taken at a time. Their bits make one number of the left matrix, and they
-    stand side by side in the packed right one."""
+    """Number of neighbours along the depth that are multiplied at once. Their bits are one left operand, and they are adjacent in
+    the packed right matrix."""
 
     def __str__(self) -> str:
         return self.name
 
     def left(self, buffer: Buffer, *position: Operand) -> Value:
-        """What it takes of the left matrix from a position on."""
+        """The left operand, from a position on."""
         return read(buffer, position) if self.group == 1 else buffer.vector(self.group, *position).regrouped(int32)
 
     def steps(self, depth: int) -> int:
-        """How many steps such a depth takes, the last perhaps with zeros."""
+        """Number of steps for this depth; the last is padded with zeros."""
         return -(-depth // self.group)
 
     def right(self, buffer: Buffer, position: Operand, lanes: int) -> Value:
-        """What it takes of the packed right matrix."""
+        """The right operand, from a position of the packed matrix on."""
         if self.group == 1:
             return read(buffer, (position,), lanes)
         return buffer.vector(self.group * lanes, position).regrouped(int32)
@@ -74,7 +74,7 @@ def _dot_bfloat16(total: Value, left: Value, right: Value) -> Value:
 
 
 def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
-    """The products of the odd numbers first, then those of the even ones. What is too small for a normal number is zero."""
+    """Adds the products of the odd elements first, then those of the even ones. Subnormal numbers are flushed to zero."""
 
     def flushed(x: Value) -> Value:
         return named(x, lambda x: select(maximum(x, 0.0 - x) < 1.1754943508222875e-38, 0.0, x))
@@ -87,15 +87,15 @@ def _dot_bfloat16_emulated(total: Value, left: Value, right: Value) -> Value:
 
 
 FMA = Instruction("fma", _multiply_and_add)
-"""float32 times float32, which LLVM makes one instruction of where the processor has it. Narrower numbers are widened first."""
+"""float32 times float32, fused by LLVM if the processor can. Narrower elements are widened first."""
 
 DOT_BFLOAT16 = Instruction("vdpbf16ps", _dot_bfloat16, 2)
-"""Pairs of bfloat16, two products for each sum."""
+"""Pairs of bfloat16, two products per sum."""
 
 
 @attrs.frozen(slots=True)
 class Way:
-    """How kernels use an instruction that some processors have."""
+    """A special instruction, with its emulation and the processors on which it is slow."""
 
     instruction: Instruction
     """The instruction, under its name in `machine/special.py`."""
@@ -122,14 +122,14 @@ def instruction_for(dtype: str, machine: Machine) -> Instruction:
 
 
 def in_lanes(instruction: Instruction, lanes: int, machine: Machine) -> Instruction:
-    """The instruction for vectors of so many lanes: narrower ones than the processor's are summed by portable code, to the same
+    """The instruction for vectors of `lanes` lanes: for fewer than the processor's it is emulated by portable code, to the same
     bits."""
     way = next((way for way in WAYS if way.instruction == instruction), None)
     return instruction if way is None or lanes == machine.lanes else attrs.evolve(instruction, add=way.emulated)
 
 
 def is_faster(dtype: str, machine: Machine) -> bool:
-    """Has the processor an instruction by which products of this element type are faster than those of float32?"""
+    """True if the processor has an instruction by which products of this element type are faster than those of float32."""
     used = machine.instruction(dtype)
     if used is None or used.is_emulated:
         return False
@@ -137,7 +137,7 @@ def is_faster(dtype: str, machine: Machine) -> bool:
 
 
 def narrowing_of(machine: Machine) -> Narrowing:
-    """How the machine's kernels round to bfloat16."""
+    """The mode in which the machine's kernels round to bfloat16."""
     used = machine.instruction("bfloat16")
     if used is None or machine.lanes != BY_NAME[used.name].lanes:
         return "exact"
@@ -145,8 +145,8 @@ def narrowing_of(machine: Machine) -> Narrowing:
 
 
 def widened(kernel: Kernel, dtype: str, rows: int, depth: int, lanes: int) -> Callable[[Number], Number]:
-    """What a tile reads of the left matrix: the matrix itself, or, where its numbers are stored narrow, a copy of the tile's
-    rows in which each is widened once and not for each vector of the right matrix."""
+    """The reader of a tile's left operand: the matrix itself, or, if it is stored in 16 bits, a copy of the tile's rows, widened
+    once and not for each vector of the right matrix."""
     if dtype not in HALVES:
         return lambda number: number
     length = depth if isinstance(depth, int) else as_index(depth)

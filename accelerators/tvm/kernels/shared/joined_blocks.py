@@ -1,4 +1,4 @@
-"""Several blocked values seen as one, the blocks of each behind those of the one before: a table says where each block stands."""
+"""Several blocked values seen as one, concatenated along their blocks: a table has the address of each block."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class JoinedBlocks:
     """The values of one kernel."""
 
     sources: Sequence[Buffer]
-    """Each [batch, blocks, pixels, lanes], which differ in blocks alone."""
+    """Buffers [batch, blocks, pixels, lanes] that differ in the number of blocks only."""
     addresses: Buffer
-    """For each block of the whole: where the first image's stands."""
+    """For each block of the concatenation, its address in the first image."""
     counts: Buffer
-    """For each block of the whole: how many blocks the value has that it comes from."""
+    """For each block of the concatenation, the number of blocks of the value that it comes from."""
 
     @classmethod
     def of(cls, kernel: Kernel, sources: Sequence[Buffer]) -> JoinedBlocks:
-        """The table of these values, written out once, here."""
+        """Builds the table for these values, once, at this point of the kernel."""
         blocks = sum(source.sizes[1] for source in sources)
         addresses, counts = kernel.stack("addresses", int64, (blocks,)), kernel.stack("counts", int32, (blocks,))
         start = 0
@@ -38,7 +38,7 @@ class JoinedBlocks:
 
     @contextmanager
     def seen(self, kernel: Kernel, n: Operand, block: Value) -> Iterator[tuple[Buffer, Operand]]:
-        """Statements that read a block of the whole: a buffer [image, pixel, lane], and the number in it of image n."""
+        """A scope that reads a block of the concatenation: a buffer [image, pixel, lane], and the index in it of image n."""
         batch, _, pixels, lanes = self.sources[0].sizes
         blocks = math.prod((batch, sum(source.sizes[1] for source in self.sources)))
         with kernel.seen_at("source", self.addresses[block], self.sources[0].element, (blocks, pixels, lanes)) as source:

@@ -1,6 +1,6 @@
-"""Ops that follow one another number by number on matrices: all dimensions but the last are rows.
+"""Chains of element-wise ops on matrices: all dimensions but the last are rows.
 
-A reshape that keeps the last dimension is nothing here, so a chain may run through it."""
+A reshape that keeps the last dimension does nothing here, so a chain may run through it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Size = tuple[int, int]
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int] = ()) -> Epilogue | None:
-    """The ops of the body after `root`, a matrix product; None if one of them is more than that.
+    """The element-wise ops of the body after `root`, a matrix product; None if another op is among them.
 
-    `start` computes the product's number from the sum and the root's inputs. Those in `beside` are read at its position."""
+    `start` computes the product's result from the sum and the root's inputs. Those in `beside` are read at its position."""
     whole = real_shape(root[0])
     before = {entry.node for entry in root.reads}
     others = [node for node in body.ops if node is not root and node not in before]
@@ -41,7 +41,7 @@ def make_following(body: Body, root: Node, start: Formula, beside: Sequence[int]
 
 
 def is_matrix_of(shape: Shape | None, whole: Shape) -> bool:
-    """Does a value of this shape have as many rows and columns as `whole`?"""
+    """True if a value of this shape has as many rows and columns as `whole`."""
     return bool(shape) and shape is not None and shape[-1] == whole[-1] and math.prod(shape) == math.prod(whole)
 
 
@@ -57,5 +57,5 @@ def read_size(shape: Shape | None, whole: Shape) -> Size | None:
 
 
 def _is_read(node: Node, others: Sequence[Node]) -> bool:
-    """Is the constant a number of a formula, and not the shape that a reshape is given?"""
+    """True if the constant is an operand of a formula, not the shape of a reshape."""
     return any(entry.node is node for other in others if other.op not in VIEWS for entry in other.reads)

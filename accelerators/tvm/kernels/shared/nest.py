@@ -14,19 +14,19 @@ from partita.accelerators.tvm.sizes.extent import Extent, known_least
 
 
 def is_shared_out(amount: int, machine: Machine, least: int = STEPS) -> bool | Value:
-    """Is so much work shared among the threads? What is known only while the kernel runs is decided then. On a GPU, whose threads
-    wait for nobody, any work is."""
+    """True if so much work is split among the threads; for a dynamic amount a condition that is evaluated at run time. On a GPU,
+    whose threads wait for nobody, any work is split."""
     is_enough = machine.threads > 1 and (machine.is_gpu or known_least(amount) >= least)
     if is_enough or machine.threads == 1 or not isinstance(amount, Extent):
         return is_enough
-    factor = math.gcd(*amount.terms.values())  # In indices of 32 bits the amount itself may have no room.
+    factor = math.gcd(*amount.terms.values())  # The amount itself may overflow indices of 32 bits.
     return as_index(amount // factor) >= math.ceil(least / factor)
 
 
 @contextmanager
 def nest(kernel: Kernel, sizes: Sequence[Operand], is_shared: bool | Value, name: str = "d") -> Iterator[list[Operand]]:
-    """A block for each position of an array of these sizes: nested loops, or one loop over all positions that threads share.
-    Counters have this name and a number."""
+    """A block for each position of an array of these sizes: nested loops, or one parallel loop over all positions. Loop variables
+    are `name` plus a number."""
     with ExitStack() as loops:
         if is_shared is False or all(map(_is_one, sizes)):
             named = [(size, f"{name}{d}") for d, size in enumerate(sizes)]
@@ -41,5 +41,5 @@ def nest(kernel: Kernel, sizes: Sequence[Operand], is_shared: bool | Value, name
 
 
 def _is_one(size: Operand) -> bool:
-    """Is it known to be one?"""
+    """True if the size is statically 1."""
     return isinstance(size, int) and size == 1

@@ -1,7 +1,6 @@
-"""How the numbers of a tensor are computed with.
+"""Reads and writes of tensor elements, in the types in which they are computed.
 
-Numbers of two bytes are stored as they are and computed with as float32: they are widened where a kernel reads them, and rounded
-where it writes them, once."""
+16-bit floats are computed in float32: a kernel widens them when it reads them, and rounds them once, when it writes them."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.graph.node import NodeEntry
 
 HALVES = frozenset(("float16", "bfloat16"))
-"""The element types that are stored in two bytes and computed with as float32."""
+"""Element types that are stored in two bytes and computed in float32."""
 
 REALS = HALVES | {"float32"}
-"""The element types that are computed with as float32."""
+"""Element types that are computed in float32."""
 
 FLOATS = REALS | {"float64"}
 INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
@@ -34,36 +33,36 @@ NUMBERS = FLOATS | INTEGERS
 
 
 def computed_as(element: Element) -> Element:
-    """The element type in which numbers of this one are computed with."""
+    """The element type in which elements of this one are computed."""
     return float32 if element in (float16, bfloat16) else element
 
 
 def computed_element(entry: NodeEntry) -> Element:
-    """The element type in which a value's numbers are computed with."""
+    """The element type in which a value's elements are computed."""
     return computed_as(element_named(element_of(entry)))
 
 
 def read(buffer: Buffer, position: tuple[Operand, ...], lanes: int = 1) -> Value:
-    """A number of a buffer, or as many neighbours, to compute with."""
+    """An element of a buffer, or a vector of neighbours, in the type for computing."""
     return buffer.vector(lanes, *position).cast(computed_as(buffer.element))
 
 
 def write(buffer: Buffer, position: tuple[Operand, ...], value: Value) -> None:
-    """Store what was computed."""
+    """Store a computed value, rounded to the buffer's type."""
     buffer[position] = value.cast(buffer.element)
 
 
 def stored_bits(number: Value, element: Element) -> Value:
-    """A number of a buffer as another buffer keeps it: bits of bfloat16 are kept as uint16."""
+    """An element in the type of another buffer: in one of uint16, bfloat16 is kept as its bits."""
     return number.cast(bfloat16).bits_as(uint16) if element is uint16 else number.cast(element)
 
 
 def rounded(value: Value, element: Element) -> Value:
-    """What is left of a computed number once it is stored as this element type."""
+    """A computed value as it is after a store and a load in this element type."""
     return value if value.type.element is element else value.cast(element).cast(computed_as(element))
 
 
 def constants_of(body: Body) -> Mapping[NodeEntry, Value]:
-    """The single numbers among a body's constants, to compute with."""
+    """The scalars among a body's constants, in the types for computing."""
     single = [node for node in body.graph.nodes if node.value is not None and node.value.size == 1]
     return {node[0]: constant(node.value.item(), computed_element(node[0])) for node in single if node.value is not None}

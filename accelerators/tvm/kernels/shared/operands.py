@@ -1,5 +1,5 @@
-"""What products of matrices read, and where their results are written: reshapes, transposes, splits and scalings around them are
-ways to read and write, as long as nobody else needs their results."""
+"""Operands and results of matrix products: reshapes, transposes, splits and scalings around a product are folded into its reads
+and writes if nothing else needs their results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 
 Readers = Mapping[NodeEntry, Sequence["Node | None"]]
-"""The nodes that read each value; None stands for an output of the graph."""
+"""The nodes that read each value; None is an output of the graph."""
 
 NARROWEST = 16
-"""Fewer keys, or columns of values, than this are less than some processor's vector."""
+"""The least number of keys, or of columns of values; fewer do not fill some processor's vector."""
 
 LONGEST = 12
-"""The number of ops that may stand between a product and what it reads or writes."""
+"""Most ops between a product and its source or destination."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -29,7 +29,7 @@ class Matrix:
     source: NodeEntry
     """The value that it is read from."""
     path: tuple[Node, ...]
-    """The ops in between, which only move and scale it."""
+    """The ops in between, which only reorder and scale it."""
     value: NodeEntry
     """The product's own input."""
 
@@ -44,12 +44,12 @@ class Matrix:
 
 
 MOST_AFTER = 16
-"""The number of element-wise ops that may follow a product of two values in its kernel."""
+"""Most element-wise ops after a product of two values in its kernel."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class TwoSided:
-    """A product of two values, and what is computed with it."""
+    """A product of two values, and the ops around it."""
 
     left: Matrix
     right: Matrix
@@ -58,7 +58,7 @@ class TwoSided:
     chain: tuple[Node, ...]
     """Element-wise ops after it."""
     after: tuple[Node, ...]
-    """Ops that write the result in another order."""
+    """Ops that reorder the result."""
 
     @property
     def operands(self) -> tuple[Matrix, ...]:
@@ -88,13 +88,13 @@ def readers_of(graph: Graph) -> Readers:
 
 
 def only_reader(entry: NodeEntry, readers: Readers) -> Node | None:
-    """The one node that reads the value, if there is just one."""
+    """The node that reads the value, if there is only one."""
     readers_of_entry = readers.get(entry, ())
     return readers_of_entry[0] if len(readers_of_entry) == 1 else None
 
 
 def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Readers) -> list[Matrix] | None:
-    """What the products read, from as far back as nobody else reads what lies between."""
+    """The matrices that products read, each followed back through the ops that nothing else reads."""
     paths = [_back(value) for value in values if value is not None]
     while True:
         kept = [_viewed(_owned(path, value, {*core, *(n for p in paths for n in p)}, readers), value) for path, value in
@@ -108,7 +108,7 @@ def operands_of(values: Sequence[NodeEntry | None], core: set[Node], readers: Re
 
 
 def _back(value: NodeEntry) -> list[Node]:
-    """The ops that move or scale before the value, in order."""
+    """The ops before the value that reorder or scale, in order."""
     path: list[Node] = []
     node = value.node
     while node.is_op and not node.domain and len(path) < LONGEST and (node.op in MOVES or _scaling(node) is not None):
@@ -119,14 +119,14 @@ def _back(value: NodeEntry) -> list[Node]:
 
 
 def _moved_input(node: Node) -> NodeEntry:
-    """The input that the op moves or scales."""
+    """The input that the op reorders or scales."""
     first, second = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     assert first is not None
     return second if node.op == "Mul" and first.node.value is not None and second is not None else first
 
 
 def _scaling(node: Node) -> float | None:
-    """The number that the op multiplies by."""
+    """The constant that the op multiplies by."""
     if node.op not in ("Mul", "Div") or node.domain or real_shape(node[0]) is None:
         return None
     moved = _moved_input(node)
@@ -166,7 +166,7 @@ def _without(path: list[Node], dropped: set[Node]) -> list[Node]:
 
 
 def written_after(result: NodeEntry, readers: Readers) -> tuple[Node, ...]:
-    """The longest path of reshapes and transposes after the value that only say where it is written."""
+    """The longest path of reshapes and transposes after the value that only change its position in memory."""
     path: list[Node] = []
     node = only_reader(result, readers)
     while node is not None and not node.domain and len(path) < LONGEST and (node.op in VIEWS or node.op == "Transpose"):

@@ -1,7 +1,7 @@
-"""How a matrix of bytes or half bytes stands in memory, for kernels that make numbers of it where they read it.
+"""Layouts of matrices of 8-bit or 4-bit integers, for kernels that convert them to floats when they read them.
 
-Columns stand in blocks of a vector's width, and a few blocks make a panel, which is one contiguous stream: each step of the depth
-has a vector of every block. Of half bytes a step is eight numbers of the depth, in the 32 bits of each column."""
+Columns form blocks of a vector's width, and a few blocks a panel, which is one contiguous stream: each step of the depth has a
+vector of every block. A step of 4-bit integers is eight elements of the depth, in 32 bits per column."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from partita.accelerators.tvm.machine.special import BY_NAME
 from partita.graph.types import Array
 
 PANEL = 4
-"""Blocks of columns in a panel."""
+"""Blocks of a panel."""
 
 STEP = 8
-"""Numbers of the depth that are taken out of memory together."""
+"""Elements of the depth that are read together."""
 
 HALF_BITS = 4
-"""The bits of half a byte."""
+"""Bits of a 4-bit integer."""
 
 Half = Callable[[Value, int], Value]
-"""The half bytes of this number out of vectors of 32 bits, as float32."""
+"""The n-th 4-bit integers of vectors of 32-bit words, as float32."""
 
 
 @attrs.frozen(slots=True)
@@ -48,17 +48,17 @@ class Packing:
     """The layout of one matrix."""
 
     bits: int
-    """How many bits a number has: 8, or 4."""
+    """Bits per element: 8 or 4."""
     signed: bool
-    """Are the numbers signed?"""
+    """True if the elements are signed."""
     depth: int
     columns: int
     lanes: int
-    """How many columns a block has."""
+    """Columns of a block."""
 
     @classmethod
     def of(cls, attributes: Mapping[str, int]) -> Packing:
-        """The layout that the attributes of an op say."""
+        """The layout given by an op's attributes."""
         return cls(attributes["bits"], bool(attributes["signed"]), *(attributes[key] for key in ("depth", "columns", "lanes")))
 
     @property
@@ -68,12 +68,12 @@ class Packing:
 
     @property
     def blocks(self) -> int:
-        """The last overlaps the one before, where they do not fit."""
+        """Number of blocks. The last overlaps the one before if they do not divide the columns."""
         return math.ceil(self.columns / self.lanes)
 
     @property
     def stored(self) -> int:
-        """How many columns of a block there are."""
+        """Columns of a block that the matrix has."""
         return min(self.lanes, self.columns)
 
     @property
@@ -82,12 +82,12 @@ class Packing:
 
     @property
     def group(self) -> int:
-        """How many numbers of a column stand in one element of the buffer."""
+        """Elements of a column per element of the buffer."""
         return STEP if self.bits == 4 else 1
 
     @property
     def steps(self) -> int:
-        """How many elements a column has."""
+        """Elements of the buffer per column."""
         return math.ceil(self.depth / self.group)
 
     @property
@@ -97,7 +97,7 @@ class Packing:
 
     @property
     def size(self) -> int:
-        """Elements of the buffer."""
+        """Number of elements of the buffer."""
         return self.blocks * self.steps * self.lanes
 
     def start(self, block: Operand) -> Operand:
@@ -108,7 +108,7 @@ class Packing:
         return min(int(first), self.columns - self.stored)
 
     def pack(self, matrix: Array) -> Array:
-        """[depth, columns] as the buffer."""
+        """A matrix [depth, columns] in this layout."""
         packed = new_weight((self.size,), np.dtype(self.element.name))
         for panel in range(0, self.blocks, PANEL):
             blocks = np.zeros((min(PANEL, self.blocks - panel), self.steps * self.group, self.lanes), np.uint8)
@@ -122,21 +122,21 @@ class Packing:
         return packed
 
     def by_block(self, rows: Array) -> Array:
-        """[rows, columns], such as scales, with as many columns as a block has at least."""
+        """A matrix [rows, columns], such as scales, padded to at least the columns of a block."""
         return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, max(0, self.lanes - self.columns)))))
 
     # -- in a kernel ---------------------------------------------------------------------------------------
 
     def panel(self, number: Operand) -> Operand:
-        """Where a panel begins."""
+        """Start of a panel."""
         return number * (PANEL * self.steps * self.lanes)
 
     def vectors(
         self, kernel: Kernel, buffer: Buffer, first: Operand, depth: Value, across: int, count: int, half: Half
     ) -> list[list[Value]]:
-        """So many numbers of the depth from one on: for each, a vector of every block of the panel that begins at `first`.
+        """`count` elements of the depth from `depth` on: for each, a vector of every block of the panel that begins at `first`.
 
-        Half bytes are of one word; where they are fewer than a word has, the first may stand anywhere in it."""
+        4-bit integers are those of one word; if they are fewer than a word holds, the first may be anywhere in it."""
         if self.bits == 8:
             at = [first + (depth + j) * (across * self.lanes) for j in range(count)]
             return [[buffer.vector(self.lanes, a + v * self.lanes).cast(float32) for v in range(across)] for a in at]
@@ -150,7 +150,7 @@ class Packing:
         return [[half(word, j) for word in words] for j in range(count)]
 
     def number(self, buffer: Buffer, column: Value, k: Value) -> Value:
-        """One number of the matrix."""
+        """One element of the matrix."""
         block = column // self.lanes
         panel = block // PANEL
         across = minimum(self.blocks - panel * PANEL, PANEL)
@@ -166,7 +166,7 @@ class Packing:
 
 
 def half_of(packing: Packing, kernel: Kernel, machine: Machine) -> Half:
-    """How half bytes become numbers: looked up in a table where a processor has an instruction for it, else computed."""
+    """The conversion of 4-bit integers to floats: a table lookup if the processor has an instruction for it, else arithmetic."""
     used = machine.instruction("int4") if packing.bits == 4 else None
     if used is None or used.is_emulated or packing.lanes != BY_NAME[used.name].lanes:
         return partial(_computed, packing.signed)
@@ -183,7 +183,7 @@ def _computed(signed: bool, word: Value, j: int) -> Value:
 
 
 def _words(halves: Array) -> Array:
-    """[..., eight numbers of the depth, lanes] as words of 32 bits."""
+    """[..., eight elements of the depth, lanes] as words of 32 bits."""
     words = np.zeros((*halves.shape[:-2], halves.shape[-1]), np.uint32)
     for j in range(STEP):
         words |= (halves[..., j, :] & np.uint8(15)).astype(np.uint32) << np.uint32(4 * j)

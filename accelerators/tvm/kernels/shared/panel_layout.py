@@ -1,6 +1,6 @@
-"""How a constant matrix stands in memory for a product: in panels of a few vectors' width, one contiguous stream each.
+"""The layout of a constant matrix for a product: panels of a few vectors' width, each contiguous.
 
-Two kernels that read a constant in the same layout read the same memory."""
+Kernels that read a constant in the same layout share its memory."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from partita.graph.types import Array, numpy_dtype
 
 @attrs.frozen(slots=True)
 class PanelLayout:
-    """The layout of one matrix. It is a function of the constant as the model has it."""
+    """The layout of one matrix, as a function of the constant in the model."""
 
     depth: int
     columns: int
     width: int
-    """Columns of a panel; the last panel overlaps the one before where they do not divide."""
+    """Columns of a panel; the last overlaps the one before if they do not divide the columns."""
     group: int
-    """So many neighbours along the depth stand side by side."""
+    """Number of neighbours along the depth that are adjacent in memory."""
     turned: bool
-    """Is the constant given with its columns first?"""
+    """True if the constant is transposed, [columns, depth]."""
     dtype: str
     """The element type that it is stored in."""
     factor: float = 1.0
-    """What all its numbers are multiplied by."""
+    """Factor by which all elements are multiplied."""
 
     @property
     def steps(self) -> int:
-        """Groups of a column, the last perhaps with zeros."""
+        """Groups of a column; the last is padded with zeros."""
         return math.ceil(self.depth / self.group)
 
     @property
     def panel_size(self) -> int:
-        """Numbers of a panel."""
+        """Elements of a panel."""
         return self.steps * self.group * self.width
 
     @property
     def size(self) -> int:
-        """Numbers of the whole matrix."""
+        """Elements of the whole matrix."""
         return math.ceil(self.columns / self.width) * self.panel_size
 
     def __call__(self, array: Array) -> Array:
@@ -58,16 +58,15 @@ class PanelLayout:
         return (panels if self.factor == 1.0 else panels * np.float32(self.factor)).reshape(-1)
 
     def column(self, number: Value) -> Operand:
-        """Where a column begins; its next group is `width * group` numbers on."""
+        """Start of a column; its next group is `width * group` elements further."""
         panel = number // self.width
         first = minimum(panel * self.width, self.columns - self.width) if self.columns % self.width else panel * self.width
         return panel * self.panel_size + (number - first) * self.group
 
 
 def group_into(panel: Array, columns: Array, group: int) -> None:
-    """Fill a flat panel with columns [depth, column]: the neighbours of each group stand side by side, zeros fill up the last
-    group.
-    """
+    """Fill a flat panel with columns [depth, column]: the neighbours of a group are adjacent, and the last group is padded with
+    zeros."""
     grouped = panel.reshape(-1, columns.shape[1], group)
     for i in range(group):
         neighbours = columns[i::group]

@@ -1,8 +1,8 @@
-"""Products of matrices in panels: what the kernels for matrix products and for attention have in common.
+"""Matrix products in panels: the code that kernels for matrix products and for attention share.
 
-The right matrix stands in panels of a few vectors' width, each one contiguous stream. A tile, some rows of the left matrix times
-one panel, keeps its sums in registers: a step of the depth loads the panel's vectors, and spreads a number of each row over the
-lanes. Where a size is no multiple of the tile's, the last tile overlaps the one before and makes the same numbers again."""
+The right matrix is stored in panels of a few vectors' width, each one contiguous stream. A tile, some rows of the left matrix
+times one panel, keeps its sums in registers: a step of the depth loads the panel's vectors, and broadcasts an element of each row
+over the lanes. If the tile does not divide a size, the last tile overlaps the one before and recomputes the same elements."""
 
 from __future__ import annotations
 
@@ -33,70 +33,70 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 MANY = 840
-"""So many rows are a multiple of any tile's: what takes fewest cycles for them takes fewest for many rows."""
+"""A row count that every tile height divides: the tile with the fewest cycles for it has the fewest for many rows."""
 
 OPEN_ROWS = tuple(round(4 * 2 ** (i / 4)) for i in range(33))
-"""Numbers of rows from 4 to 1024, on a scale of powers: what takes fewest cycles for them is taken for any number of rows."""
+"""Row counts from 4 to 1024 on a logarithmic scale: the tile with the fewest cycles over them is used for dynamic row counts."""
 
 WAYS = 9
-"""A tile has so many rows at most where rows are a multiple of PAGE apart: a near cache has 8 places for numbers that are so far
-from one another, and with more rows each step waits for some that were pushed out."""
+"""Most rows of a tile if rows are a multiple of PAGE apart: the nearest cache has 8 ways for addresses with such distances, and
+with more rows each step waits for some that were evicted."""
 
 PAGE = 4096
-"""Bytes after which places of a near cache are the same again."""
+"""Distance in bytes of addresses that share a set of the nearest cache."""
 
 MOST_CYCLES = (1 << 31) - 1
-"""More than any number of rows takes."""
+"""An upper bound of the cycles of any number of rows."""
 
 FUSED = 8
-"""Processors of narrower vectors than this may multiply and add one after the other, which takes a register more."""
+"""Processors with fewer lanes than this may lack a fused multiply-add, and then need one more register."""
 
 FEW = 4
-"""Fewer rows than this wait for the matrix, not for products."""
+"""With fewer rows than this a product is bound by loading the matrix, not by multiplying."""
 
 SPARSE = 4
-"""With more rows than so many tiles an overlap is lost among them."""
+"""Beyond the rows of this many tiles, the cost of an overlap is negligible."""
 
 WASTED = 1.25
-"""So many times the cycles may be taken that the best height would take, before there is a tile of that height."""
+"""Factor over the cycles of the best height from which on a tile of that height is added."""
 
 FETCH = 2.0
-"""Cycles until a vector of the panel is there: the nearest cache does not hold the panel."""
+"""Cycles to load a vector of the panel, which is not in the nearest cache."""
 
 FAR = 4.0
-"""Cycles until a vector of the panel is there for the first tile that reads it: no cache of the core holds it yet."""
+"""Cycles to load a vector of the panel for the first tile that reads it: no cache of the core has it yet."""
 
 FIRST_STEP = 10.5
-"""Cycles that a step of that tile takes at least: the processor looks some hundred instructions ahead, and asks for few lines in
-the same time where each vector meets many rows. With AVX2 eight rows by one vector took twice the time of four by three."""
+"""Least cycles of a step of that tile: the processor looks some hundred instructions ahead, and so requests few cache lines at a
+time if each vector meets many rows. With AVX2 eight rows by one vector took twice the time of four by three."""
 
 UNROLLED = 4
-"""Steps of the depth that are written out one after another."""
+"""Steps of the depth to unroll."""
 
 PRODUCTS = 16
-"""So many products of vectors are enough in a loop, for the loop itself to cost little."""
+"""Vector products in a loop body at which the loop itself costs little."""
 
 
 @attrs.frozen(slots=True)
 class Panel:
-    """A stream of the right matrix's numbers: each step of the depth as many as the tile is wide."""
+    """A contiguous part of the right matrix: each step of the depth has as many elements as the tile is wide."""
 
     buffer: Buffer
     first: Operand
-    """Where it begins in the buffer."""
+    """Start in the buffer."""
     apart: int
-    """How far each step's numbers are from those of the step before."""
+    """Distance from one step's elements to the next step's."""
     instruction: Instruction = FMA
-    """What they are packed for."""
+    """The instruction that it is packed for."""
 
     def vector(self, lanes: int, step: Operand, column: Value) -> Value:
-        """What the instruction takes at a step, from a column on."""
+        """The instruction's right operand at a step, from a column on."""
         group = self.instruction.group
         at = self.first + step * self.apart + (column if group == 1 else column * group)
         return self.instruction.right(self.buffer, at, lanes)
 
     def first_of_group(self, lanes: int, step: Operand, column: Value) -> Value:
-        """The first numbers of the groups of a step, from a column on: where the depth ends inside of a group."""
+        """The first elements of a step's groups, from a column on, for a depth that ends inside a group."""
         return (self.vector(lanes, step, column) << 16).bits_as(float32)
 
 
@@ -108,33 +108,33 @@ class PanelTile(Tile):
 
     @property
     def half_cycles(self) -> int:
-        """The cycles of a step, counted in halves."""
+        """Cycles of a step, in halves."""
         return round(self.cycles * 2)
 
     @property
     def few_steps(self) -> int:
-        """How many steps are written out where there is code for tiles of several heights: so many that the loop around them
-        is lost among the products, and no more, since LLVM takes as long as there is code."""
+        """Steps to unroll if there is code for tiles of several heights: enough to make the loop's cost negligible, and no more,
+        since LLVM's time grows with the code."""
         return min(UNROLLED, math.ceil(PRODUCTS / (self.rows * self.vectors)))
 
     @property
     def fetched_cycles(self) -> float:
-        """The cycles of a step where the panel comes from a farther cache, which may take longer than all else."""
+        """Cycles of a step if the panel comes from a farther cache, which may be the bottleneck."""
         return max(self.cycles, self.vectors * FETCH + self.around)
 
     @property
     def first_cycles(self) -> float:
-        """The cycles of a step of the first tile that reads a panel: it waits for the panel."""
+        """Cycles of a step of the first tile that reads a panel and waits for it."""
         return max(self.fetched_cycles, self.vectors * FAR)
 
     def cycles_over(self, rows: int) -> float:
-        """The cycles of a step of all tiles that cover so many rows."""
+        """Cycles of a step of all tiles that cover `rows`."""
         return self.first_cycles + (self.down(rows) - 1) * self.fetched_cycles
 
     def heights(self, is_fetched: bool = False) -> list[PanelTile]:
-        """Lower tiles of the same width and this one, so many that any number of rows is covered in about as few cycles as if
-        there were one of each height. The lowest has one row. Where the panel is fetched from a farther cache there is one of
-        each height, so that as many rows as this one's are covered by one tile: a second one would wait for the panel again."""
+        """This tile and lower ones of its width, chosen so that any number of rows takes about as few cycles as with a tile of
+        each height. The lowest has one row. If the panel is fetched from a farther cache there is one of each height, so that any
+        number of rows up to this tile's is covered by one tile: a second one would wait for the panel again."""
         every = [attrs.evolve(self, rows=rows) for rows in range(1, self.rows + 1)]
         if is_fetched:
             return every
@@ -150,15 +150,15 @@ class PanelTile(Tile):
         return sorted(chosen, key=lambda tile: tile.rows)
 
     def down(self, rows: int) -> int:
-        """Tiles that cover so many rows."""
+        """Number of tiles that cover `rows`."""
         return math.ceil(rows / self.rows)
 
     def across(self, columns: int) -> int:
-        """Panels that cover so many columns."""
+        """Number of panels that cover `columns`."""
         return math.ceil(columns / self.width)
 
     def starts(self, columns: int) -> list[int]:
-        """Where the panels begin."""
+        """First columns of the panels."""
         return starts(columns, self.width)
 
     def row(self, tile: Value, rows: int) -> Operand:
@@ -172,8 +172,8 @@ class PanelTile(Tile):
     def product(
         self, kernel: Kernel, depth: int, number: Number, panel: Panel, group: Number | None = None, unrolled: int = UNROLLED
     ) -> Registers:
-        """The sums of a tile; number(r, k) is the left matrix's, group(r, step) what the panel's instruction takes of it, where
-        that is more than a number. So many steps are `unrolled`, written out one after another."""
+        """The sums of a tile; number(r, k) is the left matrix's element, group(r, step) the left operand of an instruction that
+        takes more than one element. `unrolled` steps are written out one after another."""
         acc, taken = self.sums(kernel), panel.instruction.group
         given = number if group is None or taken == 1 else group
 
@@ -194,7 +194,7 @@ class PanelTile(Tile):
         return acc
 
     def _any_depth(self, kernel: Kernel, depth: Value, step: Callable[[Operand], None]) -> None:
-        """All steps of a depth that is not known."""
+        """All steps of a dynamic depth."""
         whole = kernel.name_value("whole", depth // UNROLLED)
         with kernel.loop(whole, "k") as k, kernel.unroll(UNROLLED, "u") as u:
             step(k * UNROLLED + u)
@@ -204,9 +204,9 @@ class PanelTile(Tile):
     def finish(
         self, kernel: Kernel, acc: Registers, store: Callable[[Value, Value, Value], None], is_long: bool = False
     ) -> None:
-        """What is done with each sum, a vector at a time, given the sum, its row and its column in the tile.
+        """Calls `store` with each sum, a vector at a time, and its row and column in the tile.
 
-        What is long stands once in a loop, for which the sums leave their registers."""
+        A long epilogue is written once, in a loop, for which the sums are spilled from their registers."""
         if not is_long:
             with self.each(kernel) as (r, v), kernel.lanes(self.lanes) as lane:
                 store(acc.lane((r, v), lane), r, v * self.lanes + lane)
@@ -217,7 +217,7 @@ class PanelTile(Tile):
 
 
 def panel_tiles(machine: Machine) -> Iterator[PanelTile]:
-    """Every tile that fits the registers: the sums, the panel's vectors and one spread number. A single row needs little more
+    """Every tile that fits the registers: the sums, the panel's vectors and one broadcast element. A single row needs little more
     than its sums: each of the panel's vectors is read where it is multiplied."""
     spare = machine.lanes < FUSED
     for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 1 + spare if rows > 1 else 4):
@@ -232,10 +232,10 @@ def share_out(
     work: Callable[[Value], Callable[[Value], None]],
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """The work for each tile of each pair, in so many tasks of equal ranges.
+    """The work for each tile of each pair, divided among `tasks` equal ranges.
 
-    `work` writes what is done once for a pair, and returns what writes the work of one of its tiles; `around` what a task does
-    before all of it and after."""
+    `work` writes what is done once for a pair, and returns the function that writes the work of one of its tiles; `around` writes
+    what encloses a task."""
     if tasks <= 1:
         with around(), kernel.loop(pairs, "pair") as pair:
             each = work(pair)
@@ -255,8 +255,8 @@ def share_out(
 
 
 def by_height(kernel: Kernel, rows: int | Value, tiles: Sequence[PanelTile], write: Callable[[PanelTile], None]) -> None:
-    """Code for tiles of several heights, of which that runs which covers the rows of a call in the fewest cycles; for a number of
-    rows that is known, the highest alone."""
+    """Code for tiles of several heights; at run time the height that covers the rows in the fewest cycles is used. For a static
+    number of rows there is only the highest."""
     if isinstance(rows, int):
         write(tiles[-1])
         return
@@ -265,15 +265,15 @@ def by_height(kernel: Kernel, rows: int | Value, tiles: Sequence[PanelTile], wri
 
 
 def by_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int], write: Callable[[int], None]) -> None:
-    """Code for pieces of several sizes, each with the cycles that one takes, of which that runs which covers the whole of a call
-    in the fewest; the last of those that take as few."""
+    """Code for pieces of several sizes, each with its cycles per piece; at run time the size that covers the whole in the fewest
+    cycles is used, the last one of ties."""
     for_each_size(kernel, chosen_size(kernel, whole, cycles_of), cycles_of, write)
 
 
 def chosen_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int]) -> Buffer:
-    """That size, found once, here."""
+    """The size that covers the whole in the fewest cycles, computed once, at this point."""
     count = as_index(whole)
-    # In memory, since TVM writes out named values wherever they are used.
+    # In memory, since TVM inlines named values.
     height, cycles = (kernel.stack(name, int32, (1,)) for name in ("height", "cycles"))
     height[0], cycles[0] = 0, MOST_CYCLES
     for size, each in cycles_of.items():
@@ -284,24 +284,24 @@ def chosen_size(kernel: Kernel, whole: Operand, cycles_of: Mapping[int, int]) ->
 
 
 def for_each_size(kernel: Kernel, chosen: Buffer, sizes: Iterable[int], write: Callable[[int], None]) -> None:
-    """Code for each of these sizes, of which the chosen one's runs."""
+    """Code for each of these sizes; the chosen one's is executed."""
     for size in sizes:
         with kernel.when(chosen[0].equals(size)):
             write(size)
 
 
 def at_most(tasks: int, count: Operand) -> int:
-    """So many tasks, and no more than there are pieces of work, where their count is known."""
+    """The number of tasks, at most one per piece of work if their count is static."""
     return min(tasks, count) if isinstance(count, int) else tasks
 
 
 def best_tile(
     rows: int, columns: int, machine: Machine, what: str = "tile", threads: int = 1, apart: int | None = None
 ) -> PanelTile | None:
-    """The tile that takes the fewest cycles until the last thread is through; None for fewer columns than a vector has.
+    """The tile with the fewest cycles until the last thread is done; None for fewer columns than a vector has.
 
-    By a constant matrix, whose panels come from a farther cache, rows of the left one are so many bytes `apart`. There the first
-    tile that reads a panel waits for it."""
+    `apart` is given for a constant matrix, whose panels come from a farther cache: the distance in bytes between the left
+    matrix's rows. The first tile that reads a panel waits for it."""
     highest = rows if apart is None else min(rows, _highest(apart))
     fitting = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= highest]
 
@@ -317,9 +317,9 @@ def best_tile(
 
 
 def open_tile(columns: int, machine: Machine, what: str = "tile") -> PanelTile | None:
-    """The tile for any number of rows: the one that takes the fewest cycles together with the lower ones of its width. A wide one
-    would have few heights, so that a panel was fetched again for the fifth row and the sixth; of more than WAYS heights there
-    would be much code."""
+    """The tile for a dynamic number of rows: the one that, with the lower ones of its width, takes the fewest cycles. A wide one
+    would have few heights, so that a panel was fetched again for the fifth row and the sixth; more than WAYS heights would be
+    much code."""
     narrow = [tile for tile in panel_tiles(machine) if tile.width <= columns and tile.rows <= WAYS]
     fitting = [tile for tile in narrow if tile.rows >= FEW] or narrow
 
@@ -332,5 +332,5 @@ def open_tile(columns: int, machine: Machine, what: str = "tile") -> PanelTile |
 
 
 def _highest(apart: int | None) -> int:
-    """The most rows of a tile whose rows are so many bytes apart."""
+    """Most rows of a tile whose rows are `apart` bytes from one another."""
     return WAYS if apart and apart % PAGE == 0 else MANY

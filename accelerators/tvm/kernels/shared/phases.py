@@ -1,7 +1,7 @@
-"""The phases of a transposed convolution's stride, by the number of taps that each has.
+"""The phases of a transposed convolution's stride, grouped by their number of taps.
 
-Phase q of a dimension sums the taps q, q + stride, ... of the filter. Where the stride does not divide the filter, the first
-phases have one more than the others."""
+In one dimension phase q sums the taps q, q + stride, ... of the filter. If the stride does not divide the filter, the first
+phases have one tap more than the others."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Sizes = tuple[int, ...]
 
 @attrs.frozen(slots=True)
 class Kind:
-    """Phases beside each other that are computed with as many taps as each other."""
+    """Consecutive phases with the same number of taps."""
 
     firsts: Sizes
-    """The first of them, in each dimension."""
+    """The first phase, in each dimension."""
     counts: Sizes
-    """How many they are, in each dimension."""
+    """Number of phases, in each dimension."""
     taps: Sizes
-    """The taps of each of them."""
+    """Number of taps of each phase, in each dimension."""
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of phases."""
         return math.prod(self.counts)
 
 
 def kinds_of(sizes: Sequence[int], strides: Sequence[int]) -> list[Kind]:
-    """The phases of a filter of these sizes by their taps: of one kind where the strides divide the sizes."""
+    """The kinds of phases of a filter: a single one if the strides divide the sizes."""
     parts = []
     for size, stride in zip(sizes, strides, strict=True):
         few, more = divmod(size, stride)
@@ -41,11 +41,11 @@ def kinds_of(sizes: Sequence[int], strides: Sequence[int]) -> list[Kind]:
 
 
 def all_alike(sizes: Sequence[int], strides: Sequence[int]) -> Kind:
-    """All phases with as many taps as those that have most."""
+    """All phases, each with as many taps as the longest one."""
     taps = [math.ceil(size / stride) for size, stride in zip(sizes, strides, strict=True)]
     return Kind((0,) * len(taps), tuple(strides), tuple(taps))
 
 
 def have_taps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Has every phase a tap?"""
+    """True if every phase has a tap."""
     return all(size >= stride for size, stride in zip(sizes, strides, strict=True))

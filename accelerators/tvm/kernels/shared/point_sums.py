@@ -1,7 +1,7 @@
-"""Zero points of bytes that tensor cores multiply as they stand.
+"""Zero points of bytes that tensor cores multiply as stored.
 
-The sum of (a - p)(b - q) is that of a b, less p times the column's sum of b, less q times the row's sum of a, and depth p q. Rows
-and columns are summed up by products with ones, which leave their sums to the very threads that have those of the products."""
+The sum of (a - p)(b - q) is that of a b, minus p times the column's sum of b, minus q times the row's sum of a, plus depth p q.
+Rows and columns are summed up by products with ones, which leave their sums to the threads that hold the products' sums."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from partita.accelerators.tvm.kernels.language.tensor_cores import HIGH, WIDE
 from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 
 ONES = 0x01010101
-"""Four bytes, each of which is one."""
+"""Four bytes that are each 1."""
 
 Points = tuple[Value | None, Value | None]
-"""The zero points of the left matrix and of the right one; None: zero."""
+"""The zero points of the left and of the right matrix; None: zero."""
 
 
 class PointSums:
@@ -32,15 +32,15 @@ class PointSums:
                 sums[i] = number
 
     def add(self, left: Buffer, right: Buffer) -> None:
-        """Add the parts of both matrices that a warp has in registers, as far as the other one's zero point is not zero."""
+        """Add up the parts of both matrices that a warp has in registers, each if the other matrix has a zero point."""
         for i in range(self.high if self.right is not None else 0):
             self.kernel.do(self.multiply(self.of_rows[4 * i], left[4 * i], self.ones[0]))
         for j in range(self.wide if self.left is not None else 0):
             self.kernel.do(self.multiply(self.of_columns[4 * j], self.ones[0], right[2 * j]))
 
     def without(self, number: int, total: Value) -> Value:
-        """A thread's sum of this number, less what the zero points add to it but for the depth times both of them. No number on
-        the way is larger than the depth times the square of a byte."""
+        """A thread's sum of this number, minus the terms of both zero points, but without the term depth p q. No intermediate
+        value exceeds the depth times the square of a byte."""
         at, part = divmod(number, 4)
         row, column = divmod(at, self.wide)
         if self.right is not None:

@@ -1,4 +1,4 @@
-"""A body as the writer of a kernel sees it: which values go in and come out, and what the kernel makes of them."""
+"""A body as the author of a kernel sees it: its inputs and outputs, and what the kernel makes of them."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ Pack = Callable[[Array], Array]
 
 @attrs.frozen(slots=True, eq=False)
 class Problem:
-    """The inputs that a kernel is given, and the outputs that it has to make."""
+    """The inputs of a kernel, and the outputs that it computes."""
 
     body: Body
     """The ops."""
     inputs: tuple[NodeEntry, ...]
-    """The values and then the weights, in the order of the kernel's arguments."""
+    """The values, then the weights, in the order of the kernel's arguments."""
     outputs: tuple[NodeEntry, ...]
-    """The results, in the order of the arguments after those."""
+    """The results, in the order of the arguments after the inputs."""
     positions: Mapping[NodeEntry, int]
-    """The number of each input."""
+    """The index of each input."""
 
     @classmethod
     def of(cls, body: Body) -> Problem:
-        """The problem that a body poses."""
+        """The problem of a body."""
         inputs = tuple([node[0] for node in body.graph.inputs])
         return cls(body, inputs, tuple(body.graph.outputs), {entry: i for i, entry in enumerate(inputs)})
 
     def position(self, entry: NodeEntry | None) -> int | None:
-        """The number of the input that a value is; None if it is no input."""
+        """The index of the input that a value is; None if it is no input."""
         return None if entry is None else self.positions.get(entry)
 
     def value_at(self, entry: NodeEntry | None) -> int | None:
-        """The number of the input that a value is; None if it is no input, or a constant of the model."""
+        """The index of the input that a value is; None if it is no input, or a constant of the model."""
         position = self.position(entry)
         return position if position is not None and position < self.body.values else None
 
     def weight_at(self, entry: NodeEntry | None) -> int | None:
-        """The number of the input that a constant of the model is; None if it is no such input."""
+        """The index of the input that a constant of the model is; None if it is no such input."""
         position = self.position(entry)
         return position if position is not None and position >= self.body.values else None
 
     def kernel(
         self, name: str, shapes: Mapping[int, Shape] | None = None, results: Sequence[Shape] | None = None
     ) -> tuple[Kernel, list[Buffer], list[Buffer]]:
-        """A kernel with the inputs and the outputs for arguments, x0, x1, … and y0, y1, …
+        """A kernel with the arguments x0, x1, … for the inputs and y0, y1, … for the outputs.
 
-        Inputs have these shapes, and results those, where they are not the body's own."""
+        `shapes` of inputs and `results` of outputs replace the body's own."""
         kernel = Kernel(name)
         given = [
             kernel.input(f"x{i}", element_named(element_of(entry)), (shapes or {}).get(i, shape_of(entry)))
@@ -70,9 +70,9 @@ class Problem:
         return kernel, given, outputs
 
     def draft(self, kernel: Kernel, schedule: str, packs: Mapping[int, Pack] | None = None) -> Draft:
-        """The kernel as what the body is lowered to; `packs` lays weights out for it.
+        """The draft of the kernel; `packs` lays out its weights.
 
-        Values come and go under the body's shapes, whichever the kernel was written for; weights under the kernel's."""
+        Values have the body's shapes, whatever shapes the kernel was written for; weights have the kernel's."""
         written = [argument.sizes for argument in kernel.arguments]
         weights = {i: written[i] for i in range(self.body.values, len(self.inputs))}
         shapes = [weights.get(i, shape_of(entry)) for i, entry in enumerate((*self.inputs, *self.outputs))]

@@ -1,4 +1,4 @@
-"""What reductions do with numbers, over dimensions as over windows."""
+"""Reductions, over dimensions as well as over windows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from partita.accelerators.tvm.kernels.shared.functions import larger, magnitude,
 
 @attrs.frozen(slots=True)
 class Reducer:
-    """What a reduction does with the numbers of one position of its result."""
+    """A reduction, as its operations on the elements of one position of its result."""
 
     start: float
-    """The number that the reduction begins with."""
+    """The initial value."""
     joined: Callable[[Value, Value], Value]
-    """Joins the numbers so far and one more."""
+    """Combines the result so far and one more element."""
     taken: Callable[[Value], Value] = lambda x: x
-    """Changes each number before it is joined."""
+    """Transforms each element before it is combined."""
     finished: Callable[[Value, Value | float], Value] = lambda total, count: total
-    """Makes the result of the joined numbers and of how many there were."""
+    """Computes the result from the combined elements and their count."""
 
     def start_of(self, element: Element) -> float:
-        """The beginning for an element type: integers have no infinity, but a largest and a smallest number."""
+        """The initial value for an element type: integers have a largest and a smallest value instead of infinities."""
         if not element.is_whole or math.isfinite(self.start):
             return self.start
         bits = element.bits - (element.kind == "int")
@@ -53,4 +53,4 @@ REDUCERS: Mapping[str, Reducer] = {
     "ReduceL2": LENGTH,
     "ReduceSumSquare": Reducer(0.0, _sum, lambda x: x * x),
 }
-"""How each op over dimensions reduces."""
+"""The reducer of each op that reduces dimensions."""

@@ -1,4 +1,4 @@
-"""Loops over one row: in vectors, and number by number for what no vector divides."""
+"""Loops over one row: in vectors, and element by element for the rest."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from partita.accelerators.tvm.kernels.language import (
 from partita.accelerators.tvm.kernels.language.values import as_index
 
 SUMS = 4
-"""Vectors of partial sums: one addition need not wait for the one before."""
+"""Number of vectors of partial sums: independent sums hide the latency of an addition."""
 
 Step = Callable[[Operand, int], Value]
-"""The value at a column of the row, or at as many columns from there on as the second argument says."""
+"""The value at a column of the row, or a vector from there on; the second argument is the number of lanes."""
 
 Write = Callable[[Operand, int], None]
-"""What is done at a column of the row, or at as many columns from there on."""
+"""Work at a column of the row, or on a vector from there on; the second argument is the number of lanes."""
 
 
 @attrs.frozen(slots=True)
@@ -34,7 +34,7 @@ class Join:
     """A reduction."""
 
     start: float
-    """The number that the reduction begins with."""
+    """The initial value."""
     joined: Callable[[Value, Value], Value]
     """The function that joins two partial results."""
 
@@ -44,7 +44,7 @@ JOINS = {"sum": Join(0.0, lambda a, b: a + b), "max": Join(-math.inf, maximum), 
 
 
 def join_lanes(how: str, buffer: Buffer, lanes: int, start: Operand = 0) -> Value:
-    """The lanes of a vector in a buffer, joined by halves: each step waits for half as many as the one before."""
+    """The reduction of a vector's lanes, by halves: each step has half as many lanes as the one before."""
     while lanes > 1:
         lanes //= 2
         halves = (buffer.vector(lanes, start), buffer.vector(lanes, start + lanes))
@@ -54,23 +54,23 @@ def join_lanes(how: str, buffer: Buffer, lanes: int, start: Operand = 0) -> Valu
 
 @attrs.frozen(slots=True)
 class Row:
-    """A row of `size` numbers for a machine of so many lanes."""
+    """A row of `size` elements for a machine with `lanes` lanes."""
 
     size: int | Value
-    """How many numbers it has."""
+    """Number of elements."""
     lanes: int
-    """How many of them a vector holds."""
+    """Elements of a vector."""
     is_whole: bool = False
-    """Is it known that vectors divide it, though its size is not?"""
+    """True if `lanes` divides the size though it is dynamic."""
 
     @property
     def whole(self) -> int | Value:
-        """How many whole vectors it has."""
+        """Number of full vectors."""
         return self.size // self.lanes if isinstance(self.size, int) else as_index(self.size) // self.lanes
 
     @property
     def left(self) -> int | Value:
-        """How many numbers no vector holds."""
+        """Number of elements after the full vectors."""
         if self.is_whole:
             return 0
         return self.size % self.lanes if isinstance(self.size, int) else as_index(self.size) % self.lanes
@@ -81,22 +81,22 @@ class Row:
         self.rest(kernel, work)
 
     def vectors(self, kernel: Kernel, work: Write) -> None:
-        """Work for every whole vector of the row."""
+        """Work for every full vector of the row."""
         with kernel.loop(self.whole, "v") as v:
             work(v * self.lanes, self.lanes)
 
     def rest(self, kernel: Kernel, work: Write) -> None:
-        """Work for each number of the row that no vector holds."""
+        """Work for each element after the full vectors."""
         left = self.left
         with kernel.loop(left, "e") as e:
             work(self.size - left + e, 1)
 
     def partial_sums(self, kernel: Kernel) -> list[Buffer]:
-        """Vectors on the stack for `reduce`."""
+        """Vectors on the stack for the partial sums of `reduce`."""
         return [kernel.stack(f"s{i}", float32, (self.lanes,)) for i in range(SUMS)]
 
     def reduce(self, kernel: Kernel, how: str, step: Step, partial: list[Buffer], into: Buffer, at: int) -> None:
-        """into[at] = the sum, maximum or minimum of an expression over the row."""
+        """into[at] = the sum, maximum or minimum of `step` over the row."""
         join = JOINS[how]
         whole = self.whole
         count = next(n for n in (SUMS, 2, 1) if whole % n == 0) if isinstance(whole, int) else SUMS

@@ -1,4 +1,4 @@
-"""Sizes that kernels are made for."""
+"""Shapes for which kernels are made."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from partita.graph.node import NodeEntry
 from partita.graph.types import TensorType
 
 Shape = tuple[int, ...]
-"""Sizes. In a graph for any size some are extents, which count as numbers to the checker of types and refuse what they cannot."""
+"""Sizes. Dynamic ones are extents: integers to the type checker, which raise on operations that they do not support."""
 
 FARTHEST = 2**31
-"""Addresses are numbers of 32 bits."""
+"""Offsets are integers of 32 bits."""
 
 FLOAT32 = frozenset(("float32",))
 
 
 def float32_shape(entry: NodeEntry | None) -> Shape | None:
-    """The sizes of a value, if it is a float32 tensor and they are all known."""
+    """The sizes of a value if it is a float32 tensor with known sizes."""
     return _shape_of(entry, FLOAT32)
 
 
 def real_shape(entry: NodeEntry | None) -> Shape | None:
-    """The sizes of a value, if its numbers are computed with as float32, however they are stored, and the sizes are known."""
+    """The sizes of a value if its elements are computed in float32, however they are stored, and the sizes are known."""
     return _shape_of(entry, REALS)
 
 
 def number_shape(entry: NodeEntry | None) -> Shape | None:
-    """The sizes of a value of such numbers, or of the integers that numbers are quantized to, if the sizes are known."""
+    """The same, or the sizes of a value of quantized integers."""
     return _shape_of(entry, REALS | STORED)
 
 
 def any_shape(entry: NodeEntry | None) -> Shape | None:
-    """The sizes of a value, if it is a tensor and they are all known."""
+    """The sizes of a value if it is a tensor with known sizes."""
     return _shape_of(entry, None)
 
 

@@ -1,7 +1,7 @@
-"""Ops that only look at numbers in another order: where each number of their result stands in memory.
+"""Ops that only reorder elements: strides of their results in memory.
 
-numpy works it out, on arrays of one byte a number that nobody fills: a reshape, transpose or slice of such an array is a view of
-it or it is none, and its strides count numbers."""
+numpy computes them, on uninitialized arrays of one byte per element: the reshape, transpose or slice of such an array either is a
+view of it or is not, and its strides count elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 Ghost = np.ndarray[Any, np.dtype[np.uint8]] | SizedView
-"""An array that stands for a tensor's positions, not its numbers; a view where sizes are extents."""
+"""An array that represents a tensor's positions, not its elements; a `SizedView` if sizes are extents."""
 
 VIEWS = ops("reshape") | {"Identity"}
 """Ops that move nothing."""
@@ -30,48 +30,48 @@ MOVES = ops("copying") - {"Concat", "DepthToSpace", "SpaceToDepth", "Tile"}
 
 @attrs.frozen(slots=True)
 class Strides:
-    """Where the numbers of a tensor stand in a flat buffer."""
+    """The positions of a tensor's elements in a flat buffer."""
 
     offset: int
-    """The first one's position."""
+    """The position of the first element."""
     steps: tuple[int, ...]
-    """The distance in the buffer between two neighbours, in each dimension."""
+    """The distance in the buffer between neighbours, in each dimension."""
 
     def at(self, indices: Sequence[str]) -> str:
-        """The position of a number in the flat buffer."""
+        """The position of an element in the flat buffer."""
         terms = [str(self.offset)] if self.offset else []
         terms += [index if step == 1 else f"({index}) * {step}" for index, step in zip(indices, self.steps, strict=True) if step]
         return " + ".join(terms) or "0"
 
 
 def ghost(shape: tuple[int, ...]) -> Ghost:
-    """A tensor of this shape, its numbers in order."""
+    """A contiguous tensor of this shape."""
     return SizedView.whole(shape) if any(isinstance(size, Extent) for size in shape) else np.empty(shape, np.uint8)
 
 
 def broadcast_to(view: Ghost, shape: tuple[int, ...]) -> Ghost:
-    """The view repeated along dimensions of one, and new ones before."""
+    """The view, broadcast to this shape."""
     if isinstance(view, SizedView) or any(isinstance(size, Extent) for size in shape):
         return _sized(view).broadcast(shape)
     return np.broadcast_to(view, shape)
 
 
 def part_of(view: Ghost, axis: int, first: int, count: int) -> Ghost:
-    """So many neighbours along a dimension, from one on."""
+    """`count` neighbours along a dimension, from `first` on."""
     if isinstance(view, SizedView):
         return view.part(axis, first, count)
     return view[(slice(None),) * axis + (slice(first, first + count),)]
 
 
 def _sized(view: Ghost) -> SizedView:
-    """A whole tensor's array as a view."""
+    """The array of a whole tensor, as a `SizedView`."""
     if isinstance(view, SizedView):
         return view
     return SizedView(view.shape, view.strides)
 
 
 def strides_in(view: Ghost, whole: Ghost) -> Strides:
-    """Where the view's numbers stand in the whole."""
+    """The strides of a view in the whole tensor."""
     if isinstance(view, SizedView):
         return Strides(view.offset, view.steps)  # type: ignore[arg-type]
     assert not isinstance(whole, SizedView)
@@ -80,7 +80,7 @@ def strides_in(view: Ghost, whole: Ghost) -> Strides:
 
 
 def followed(view: Ghost, path: Sequence[Node], end: NodeEntry) -> Ghost | None:
-    """What the ops of the path make of the view, one after another, up to the value `end`; None if one of them copies."""
+    """The view after the ops of the path, up to the value `end`; None if one of them copies."""
     for i, node in enumerate(path):
         value = end if i == len(path) - 1 else next(e for e in path[i + 1].reads if e.node is node)
         moved = _moved(view, node, value)
@@ -91,7 +91,7 @@ def followed(view: Ghost, path: Sequence[Node], end: NodeEntry) -> Ghost | None:
 
 
 def undone(view: Ghost, path: Sequence[Node]) -> Ghost | None:
-    """The view of what the path's reshapes and transposes begin with, given the view of what they make."""
+    """The view of the path's first input, given the view of its result; the ops are reshapes and transposes."""
     for node in reversed(path):
         assert node.inputs[0] is not None
         if node.op == "Transpose":
@@ -123,8 +123,8 @@ def _moved(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
 
 
 def _start(node: Node, part: NodeEntry, axis: int, whole: Any) -> Any:
-    """The start of a part of a Split; None if that is unknown. There may be a thousand parts: their types are read, and no values
-    are made of them. Outputs that are left out have none."""
+    """The start of a part of a Split; None if it is unknown. There may be a thousand parts, so their types are read without
+    creating values. Outputs that are left out have no type."""
     before = [value_type.shape for value_type in node.output_types[: part.index] if isinstance(value_type, TensorType)]
     if len(before) == part.index and None not in before:
         return sum((shape[axis] or 0) for shape in before)  # type: ignore[index,misc]
@@ -158,7 +158,7 @@ def _gathered(view: Ghost, node: Node) -> Ghost | None:
     if isinstance(view, SizedView):
         return view.one(axis, view.shape[axis] + int(index) if index < 0 else int(index))
     before = (slice(None),) * axis
-    return view[(*before, int(index), ...)]  # With an ellipsis a single number is a view too, and not a copy of it.
+    return view[(*before, int(index), ...)]  # With an ellipsis a single element is a view too, not a copy.
 
 
 def _sliced(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
@@ -179,8 +179,8 @@ def _sliced(view: Ghost, node: Node, value: NodeEntry) -> Ghost | None:
 
 
 def _sliced_at_any_size(view: SizedView, slices: Sequence[tuple[int, int, int]], result: tuple[int, ...]) -> SizedView | None:
-    """The part whose sizes the result has, given where slices begin along which dimensions, and their steps; None unless they
-    go forward. A slice of a size that is not known lies inside of it, which was assumed when that was worked out."""
+    """The slice with the sizes of the result, given axis, start and step of each sliced dimension; None unless all steps are
+    positive. A slice of dynamic size lies inside the view, as was assumed when its size was computed."""
     for axis, start, step in slices:
         size = view.shape[axis]
         if step < 1:

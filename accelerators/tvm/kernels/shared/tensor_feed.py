@@ -1,7 +1,7 @@
-"""How the operands of tensor cores get from memory to shared memory, and from there to the registers of a warp.
+"""Loads of tensor-core operands: from memory to shared memory, and from there to the registers of a warp.
 
-Where neighbours stand together in memory they are copied without the threads, while these multiply. Else each thread reads single
-numbers before it multiplies, and writes them after that; so it does with neighbours that become other numbers in between."""
+Contiguous elements are copied asynchronously, while the threads multiply. Otherwise each thread reads single elements before it
+multiplies, and writes them afterwards; so it does with contiguous elements that are transformed in between."""
 
 from __future__ import annotations
 
@@ -38,72 +38,72 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import is_multiple
 
 WORD = 4
-"""The bytes that a thread fills at once with what stands for numbers beside the matrix."""
+"""The bytes that a thread writes at once to fill elements outside the matrix."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Source:
-    """Where the numbers of a spot stand in memory."""
+    """The place in memory of a spot's elements."""
 
     position: tuple[Operand, ...]
     is_inside: Value | None = None
-    """Are they there? The side's `fill` is taken for numbers beside the matrix. None: they always are."""
+    """Condition that they are inside the matrix, else the side's `fill` is used. None: always inside."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class TensorSide:
-    """An operand of a tile, as it is fetched."""
+    """An operand of a tile, and its loads."""
 
     buffer: Buffer
     extent: int
-    """The numbers of a step for each of its products: the tile's rows or columns."""
+    """Rows or columns of the tile."""
     depth: int
-    """The products of a step in each sum."""
+    """Depth of a step."""
     spots: tuple[Spot, ...]
-    """What a thread fetches in every step."""
+    """The places that a thread fills in every step."""
     lanes: int
-    """The numbers of a spot."""
+    """Number of elements of a spot."""
     source: Callable[[Value, Spot], Source]
-    """Where the numbers of a spot are in a step."""
+    """The source in memory of a spot's elements in a step."""
     turned: bool
-    """Are the numbers of a spot neighbours along the depth? So they are in shared memory then."""
+    """True if the elements of a spot are adjacent along the depth, in memory and in shared memory."""
     is_rounded: bool = False
-    """Are the numbers in memory rounded as the instruction takes them?"""
+    """True if the elements in memory are already rounded for the instruction."""
     fill: int = 0
-    """What stands for numbers beside the matrix."""
+    """The value of elements outside the matrix."""
     change: Callable[[Value, Source], Value] | None = None
-    """What becomes of the numbers of a spot, as they are computed with, before they are multiplied; None: nothing does."""
+    """Transforms the elements of a spot, in their type for computing, before they are multiplied; None leaves them."""
 
     @property
     def bytes(self) -> int:
-        """What a number takes."""
+        """Bytes per element."""
         return self.buffer.element.bits // 8
 
     @property
     def is_copied(self) -> bool:
-        """Are the numbers of a spot copied without the threads?"""
+        """True if the elements of a spot are copied asynchronously."""
         return self.change is None and self.lanes * self.bytes in COPIES
 
     @property
     def pitch(self) -> int:
-        """The distance in shared memory from one line to the next."""
+        """Distance in shared memory from one line to the next."""
         return pitch(self.depth if self.turned else self.extent, self.bytes, self.turned)
 
     @property
     def size(self) -> int:
-        """The numbers of a step in shared memory."""
+        """Elements of a step in shared memory."""
         return (self.extent if self.turned else self.depth) * self.pitch
 
     def at(self, k: Operand, position: Operand) -> Operand:
-        """Where the number at a position of the depth and of the tile stands in shared memory."""
+        """Position in shared memory of the element at a position along the depth and along the tile."""
         return position * self.pitch + k if self.turned else k * self.pitch + position
 
 
 class Feed:
-    """An operand's way: `begin` to fetch a step, `end` it after other work, and `load` parts of it."""
+    """The loads of an operand: `begin` to fetch a step, `end` it after other work, and `load` parts of it."""
 
     def __init__(self, kernel: Kernel, name: str, side: TensorSide, steps: int) -> None:
-        """So many steps find room in shared memory."""
+        """Allocates shared memory for `steps` steps."""
         self.kernel, self.side = kernel, side
         self.bits = BITS[side.buffer.element.bits]
         self.memory = kernel.shared(name, self.bits, (steps * side.size,))
@@ -111,11 +111,11 @@ class Feed:
 
     @property
     def is_copied(self) -> bool:
-        """Does it fetch without the threads?"""
+        """True if it is copied asynchronously."""
         return self.side.is_copied
 
     def begin(self, step: Value, first: Operand) -> None:
-        """Fetch a step: copies begin to where `first` is in shared memory, what threads write is read."""
+        """Fetch a step: start its copies, to `first` on in shared memory, or read what threads will write."""
         for i, spot in enumerate(self.side.spots):
             with self._owned(spot):
                 source = self.side.source(step, spot)
@@ -125,7 +125,7 @@ class Feed:
                     self.read[i] = self._bits(source)
 
     def end(self, step: Value, first: Operand) -> None:
-        """Write what was read of a step."""
+        """Write the elements of a step that threads have read."""
         for i, spot in enumerate(self.side.spots if self.read is not None else ()):
             with self._owned(spot):
                 assert self.read is not None
@@ -135,8 +135,8 @@ class Feed:
                 self.memory[first + self.side.at(spot.k, spot.at)] = bits
 
     def load(self, into: Buffer, at: int, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool) -> None:
-        """16 rows or columns of 32 bytes each, as four matrices, to four words from `at` on. Those of a left operand are numbered
-        along the rows first, those of a right one along the depth."""
+        """Load 16 rows or columns of 32 bytes each, as four matrices, to four words from `at` on. Those of a left operand are
+        numbered along the rows first, those of a right one along the depth."""
         if not self.side.turned and self.side.bytes == 4:
             self._load_numbers(into, at, first, k, position, lane, is_left)
         else:
@@ -153,7 +153,7 @@ class Feed:
     def _load_numbers(
         self, into: Buffer, at: int, first: Operand, k: Operand, position: Operand, lane: Value, is_left: bool
     ) -> None:
-        """The same for numbers of four bytes that are no neighbours along the depth: each thread reads its own."""
+        """The same for elements of four bytes that are not adjacent along the depth: each thread reads its own."""
         for word in range(4):
             along, beside = (word // 2, word % 2) if is_left else (word % 2, word // 2)
             stands = self.side.at(k + lane % 4 + along * (LINE // 4), position + lane // 4 + beside * PART)
@@ -172,11 +172,11 @@ class Feed:
         self.kernel.do(COPIES[size](self.memory[position], self.side.buffer[source.position], taken))
 
     def _bits(self, source: Source) -> Value:
-        """The bits of a spot's numbers."""
+        """The bits of a spot's elements."""
         return self._or_fill(self.side.buffer.vector(self.side.lanes, *source.position).bits_as(self.bits), source)
 
     def _changed(self, bits: Value, change: Callable[[Value, Source], Value], source: Source) -> Value:
-        """The bits of what becomes of a spot's numbers."""
+        """The bits of a spot's elements after `change`."""
         element = self.side.buffer.element
         numbers = change(bits.bits_as(element).cast(computed_as(element)), source)
         return self._or_fill(numbers.cast(element).bits_as(self.bits), source)
@@ -192,21 +192,21 @@ class Feed:
 
 
 def has_tensor_cores(machine: Machine, *elements: Element) -> bool:
-    """Do the machine's tensor cores multiply numbers of these two element types? Of float32 they take fewer digits, which has to
-    be allowed."""
+    """True if the machine's tensor cores multiply these two element types. They use fewer digits of float32, which has to be
+    allowed."""
     if not machine.is_gpu or not machine.gpu.has_tensor_cores or elements not in MULTIPLY:
         return False
     return machine.rounds_products if elements[0] is float32 else True
 
 
 def widest_copy(size: int, *counts: int) -> int:
-    """The most neighbours that are copied at once where numbers of this size stand at multiples of these counts."""
+    """The most adjacent elements that can be copied at once, for elements of `size` bytes at multiples of these counts."""
     return next((copied // size for copied in COPIES if all(is_multiple(count * size, copied) for count in counts)), 1)
 
 
 def packed_tensor_side(tile: TensorTile, own: Value, extent: int, buffer: Buffer, first: Value) -> TensorSide:
-    """The side of a constant that is laid out as blocks read it: step after step, for each of `extent` rows or columns `depth`
-    numbers."""
+    """The operand for a constant that is laid out as blocks read it: step after step, `depth` elements for each of `extent` rows
+    or columns."""
     lanes = LINE // tile.bytes
     return TensorSide(
         buffer, extent, tile.depth, spots(tile, own, extent, lanes, turned=True), lanes,

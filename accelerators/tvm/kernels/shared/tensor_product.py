@@ -1,7 +1,7 @@
-"""A product of matrices on the tensor cores of a GPU, each sum in float32, or in int32 where bytes are multiplied.
+"""A matrix product on a GPU's tensor cores, accumulated in float32, or in int32 for bytes.
 
-Both operands of a block's tile go step by step through shared memory. While one step is multiplied the next ones are on their
-way. So there is one barrier a step."""
+Both operands of a block's tile are loaded into shared memory step by step. While one step is multiplied the next ones are being
+copied. So there is one barrier per step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TensorProduct:
     def __init__(
         self, kernel: Kernel, tile: TensorTile, thread: Value, left: TensorSide, right: TensorSide, points: Points = (None, None)
     ) -> None:
-        """Of bytes the zero points may be given: what is stored is less them, but for the depth times both."""
+        """Bytes may have zero points: the results account for them, except for the term depth times both."""
         self.kernel, self.tile = kernel, tile
         self.multiply = MULTIPLY[left.buffer.element, right.buffer.element]
         self.slice = kernel.name_value("slice", thread // tile.slice_threads) if tile.slices > 1 else as_index(0)
@@ -46,8 +46,8 @@ class TensorProduct:
         self.points = PointSums(kernel, tile, self.multiply, points) if has_points else None
 
     def write(self, steps: Operand, store: Store, bounds: tuple[Value | None, Value | None]) -> None:
-        """All of it: so many steps, which may be known only while running, then each sum is stored at its row and column of the
-        tile, as far as they are less than the bounds; a bound of None is never reached."""
+        """Writes the whole loop: `steps` steps, perhaps dynamic, then stores each sum whose row and column in the tile are below
+        the bounds. A bound of None is never reached."""
         kernel, ahead = self.kernel, self.tile.stages - 1
         for number in range(self.tile.sums):
             self.sums[number] = 0
@@ -89,7 +89,7 @@ class TensorProduct:
             feed.end(self._own_step(step), self._first(feed, stage))
 
     def _own_step(self, step: Value) -> Value:
-        """The number of the slice's step among those of all slices."""
+        """Number of the slice's step among those of all slices."""
         return step * self.tile.slices + self.slice if self.tile.slices > 1 else step
 
     def _close(self) -> None:
@@ -97,11 +97,11 @@ class TensorProduct:
             self.kernel.do(close_copies())
 
     def _first(self, feed: Feed, stage: Value) -> Value:
-        """Where the slice's part of a stage begins in shared memory."""
+        """Start of the slice's part of a stage in shared memory."""
         return (stage * self.tile.slices + self.slice) * feed.side.size
 
     def _multiply(self, stage: Value) -> None:
-        """The products of a step: for each instruction's depth a warp reads its rows and columns, and multiplies all by all."""
+        """A step's products: for each depth of an instruction, a warp reads its rows and columns and multiplies all pairs."""
         kernel, tile = self.kernel, self.tile
         high, wide = tile.high // HIGH, tile.wide // WIDE
         first_left = kernel.name_value("first_left", self._first(self.left, stage))
@@ -120,7 +120,7 @@ class TensorProduct:
                 self.points.add(left, right)
 
     def _lines(self) -> list[Line]:
-        """Where each of the thread's sums stands in the tile: rows g and g + 8 and two neighbouring columns of each product."""
+        """Positions of the thread's sums in the tile: rows g and g + 8 and two neighbouring columns of each product."""
         tile, wide = self.tile, self.tile.wide // WIDE
         columns = [self.column + (j * WIDE + c) + self.lane % 4 * 2 for j in range(wide) for c in range(2)]
 

@@ -1,5 +1,5 @@
-"""How a product is cut for the tensor cores of a GPU: a tile for each block, a part of it for each warp, and slices of its depth
-among the warps, as `gpu_tile.py` has them for single numbers."""
+"""Cuts of a product for a GPU's tensor cores: a tile per block, a part of it per warp, and slices of its depth spread over the
+warps, like those of `gpu_tile.py` for scalar products."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from partita.accelerators.tvm.machine.gpu import Gpu
 
 @attrs.frozen(slots=True)
 class TensorTile:
-    """The tile of a block: rows x columns of the result, and so many products at a time."""
+    """The tile of a block: rows x columns of the result, and the depth of a step."""
 
     rows: int
     columns: int
     high: int
-    """The rows of one warp."""
+    """Rows of a warp."""
     wide: int
-    """The columns of one warp."""
+    """Columns of a warp."""
     depth: int
-    """The products of one step in each sum."""
+    """Depth of one step."""
     slices: int
-    """The warps that share each sum."""
+    """Number of slices of the depth, and so of warps that share each sum."""
     stages: int
-    """The steps that shared memory holds: one that is multiplied, and those that are on their way."""
+    """Number of steps in shared memory: the one that is multiplied, and those that are being copied."""
     bytes: int = 2
-    """What a number takes."""
+    """Bytes per element."""
 
     @property
     def deep(self) -> int:
-        """The depth of one instruction."""
+        """Depth of one instruction."""
         return 2 * LINE // self.bytes
 
     @property
     def across(self) -> int:
-        """The warps of a slice along the columns."""
+        """Number of warps of a slice along the columns."""
         return self.columns // self.wide
 
     @property
     def slice_threads(self) -> int:
-        """The threads of a slice."""
+        """Number of threads of a slice."""
         return self.rows // self.high * self.across * WARP
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """Number of threads of a block."""
         return self.slice_threads * self.slices
 
     @property
     def sums(self) -> int:
-        """The sums of a thread."""
+        """Number of sums of a thread."""
         return self.high * self.wide // WARP
 
     @property
     def shared(self) -> int:
-        """The bytes of shared memory that it takes."""
+        """Bytes of shared memory."""
         turned = self.columns * pitch(self.depth, self.bytes, turned=True)
         across = max(turned, self.depth * pitch(self.columns, self.bytes, turned=False))
         step = self.slices * (self.rows * pitch(self.depth, self.bytes, turned=True) + across)
@@ -71,9 +71,9 @@ class TensorTile:
 
 
 def pitch(count: int, size: int, turned: bool) -> int:
-    """The distance in shared memory from one line of so many numbers of this size to the next. With 16 bytes between them no two
-    rows of a matrix that is read at once are in one bank. Of numbers of four bytes that are no neighbours along the depth, each
-    thread reads its own, and 32 bytes keep them apart."""
+    """The distance in shared memory from one line of `count` elements to the next. With 16 bytes of padding no two rows of a
+    matrix that is read at once are in the same bank. Elements of four bytes that are not adjacent along the depth are read one by
+    one, and need 32."""
     return count + (LINE // size if turned or size == 2 else PART)
 
 
@@ -81,13 +81,13 @@ _WARPS = (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 """Rows and columns of a warp."""
 
 _SIDES = 128, 96, 64, 48, 32, 16
-"""The rows of a block, and its columns, where they are a multiple of a warp's."""
+"""Rows, and columns, of a block, if they are a multiple of a warp's."""
 
 _MOST_WARPS = 8
-"""The most warps of a slice."""
+"""Most warps of a slice."""
 
 _DEPTHS = 32, 64, 128
-"""The bytes along the depth of a step."""
+"""Bytes along the depth of a step."""
 
 _SLICES = 1, 2, 4, 8
 _STAGES = 3, 2
@@ -95,7 +95,7 @@ _MOST_THREADS = 512
 
 
 def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
-    """All cuts of numbers of so many bytes whose blocks the GPU runs."""
+    """All cuts for elements of `size` bytes whose blocks the GPU can run."""
     shapes = [
         (rows, columns, high, wide) for high, wide in _WARPS for rows in _SIDES for columns in _SIDES
         if rows % high == 0 and columns % wide == 0 and rows // high * (columns // wide) <= _MOST_WARPS
@@ -110,23 +110,23 @@ def tensor_tiles(gpu: Gpu, size: int = 2) -> Iterator[TensorTile]:
 
 
 _LATENCY = 600
-"""The cycles until what is read from memory is there."""
+"""Latency in cycles of a read from memory."""
 
 _PRODUCT_BYTES = 2048
-"""The products that a core's tensor cores make in a cycle, times the bytes of a number: 1024 of numbers of two bytes."""
+"""Products per cycle of a core's tensor cores, times the bytes of an element: 1024 for elements of two bytes."""
 
 _WARP_CYCLES = 4 * HIGH * WIDE * 2 * LINE / _PRODUCT_BYTES
-"""The cycles of one instruction of a warp: a core has four schedulers, each with a tensor core of its own."""
+"""Cycles of one instruction of a warp: a core has four schedulers, each with a tensor core of its own."""
 
 _SHARED_BANDWIDTH = 128
-"""The bytes that a core reads from shared memory in a cycle."""
+"""Bytes per cycle that a core reads from shared memory."""
 
 _OTHER_REGISTERS = 60
-"""The registers of a thread beside those for sums and operands."""
+"""Registers of a thread besides those for sums and operands."""
 
 
 def tensor_demand(tile: TensorTile, work: Work) -> Demand:
-    """What a product asks of a GPU that is cut so."""
+    """The demand on a GPU of a product that is cut into such tiles."""
     warps = tile.threads // WARP
     read = tile.bytes * warps * tile.depth * (tile.high + tile.wide)
     own = tile.high // HIGH * (tile.wide // WIDE) * (tile.depth // tile.deep) * _WARP_CYCLES * max(1.0, warps / 4)

@@ -1,4 +1,4 @@
-"""TF32: float32 with ten bits behind the point, which is all that tensor cores look at."""
+"""TF32: float32 with a mantissa of ten bits, which is all that tensor cores read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from partita.graph.types import Array
 
 _DROPPED = 13
-"""The last bits of a float32, which TF32 lacks."""
+"""The low bits of a float32 that TF32 lacks."""
 
 
 def round_to_tf32(array: Array) -> Array:
-    """The float32 array, a contiguous one, whose numbers are rounded where they stand: to the nearest, and those between two away
-    from zero, as a GPU rounds them (cvt.rna). NaN and infinities stay."""
+    """Rounds a contiguous float32 array in place: to nearest, ties away from zero, as a GPU does (cvt.rna). NaN and infinities
+    are unchanged."""
     bits = array.view(np.uint32)
     finite = bits & np.uint32(0x7F800000) != np.uint32(0x7F800000)
     np.add(bits, np.uint32(1 << (_DROPPED - 1)), out=bits, where=finite)

@@ -1,7 +1,7 @@
-"""A register tile: sums of products, `rows` numbers times `vectors` vectors at each step.
+"""A register tile of sums of products: `rows` elements times `vectors` vectors at each step.
 
-A step loads the vectors, and spreads each of the numbers over the lanes in turn. The tile is as large as the registers
-allow, so that more products are under way than a multiplication takes cycles, and there are more products than loads."""
+A step loads the vectors, and broadcasts each of the elements over the lanes in turn. The tile is as large as the registers allow,
+so that enough products are in flight to hide the multiplication's latency, and there are more products than loads."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent, is_multiple, known_least
 
 LATENCY = 4.0
-"""Cycles until a product is there."""
+"""Latency of a product in cycles."""
 
 PORTS = 2
-"""Products, and loads, that start in one cycle."""
+"""Number of products, and of loads, that start in one cycle."""
 
 
 @attrs.frozen(slots=True)
 class Tile:
-    """The sums that are kept in registers."""
+    """A tile of sums in registers."""
 
     rows: int
-    """How many numbers meet each vector."""
+    """Rows: elements of the left matrix that each vector is multiplied by."""
     vectors: int
-    """How many vectors meet each number."""
+    """Vectors per row."""
     lanes: int
-    """How many numbers a vector holds."""
+    """Elements of a vector."""
 
     around: ClassVar[float] = 1.0
-    """Cycles of a step that the loop around it takes."""
+    """Loop overhead of a step in cycles."""
 
     @property
     def width(self) -> int:
-        """The number of columns of the tile."""
+        """Columns of the tile."""
         return self.vectors * self.lanes
 
     @property
     def cycles(self) -> float:
-        """About what a step takes: the slowest of products, loads and latency, and a little for the loop around it."""
+        """Estimated cycles of a step: the slowest of products, loads and latency, plus the loop overhead."""
         return max(self.rows * self.vectors / PORTS, (self.rows + self.vectors) / PORTS, LATENCY) + self.around
 
     def sums(self, kernel: Kernel) -> Registers:
-        """The registers for the sums, which begin at zero."""
+        """The registers for the sums, set to zero."""
         acc = kernel.registers("acc", float32, (self.rows, self.vectors), self.lanes)
         with self.each(kernel) as (r, v):
             acc[r, v] = 0.0
@@ -73,8 +73,8 @@ class Tile:
         vector: Callable[[Value], Value],
         instruction: Instruction = FMA,
     ) -> None:
-        """One product for each sum, or as many as the instruction makes: the number of row r times the vector that begins at a
-        column of the tile."""
+        """Adds one product to each sum, or as many as the instruction makes: the element of row r times the vector that begins at
+        a column of the tile."""
         kind = vector(as_index(0)).type
         read = kernel.registers("read", kind.element, (self.vectors,), kind.lanes)
         with kernel.unroll(self.vectors, "v") as v:
@@ -86,12 +86,12 @@ class Tile:
 
     @contextmanager
     def each(self, kernel: Kernel) -> Iterator[tuple[Value, Value]]:
-        """A block for each row and vector, written out."""
+        """A block for each row and vector, unrolled."""
         with kernel.unroll(self.rows, "r") as r, kernel.unroll(self.vectors, "v") as v:
             yield r, v
 
     def spilled(self, kernel: Kernel, acc: Registers) -> Registers:
-        """The sums out of their registers, to be read in a loop."""
+        """A copy of the sums in memory, to be read in a loop."""
         sums = kernel.registers("sums", float32, (self.rows, self.vectors), self.lanes)
         with self.each(kernel) as (r, v):
             sums[r, v] = acc[r, v]
@@ -99,9 +99,9 @@ class Tile:
 
 
 def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
-    """Rows and vectors of every tile whose sums fit the registers with what else stands there, told by rows and vectors.
+    """Rows and vectors of every tile whose sums fit the registers together with `beside(rows, vectors)` other registers.
 
-    With more rows than half the registers LLVM spreads too many numbers ahead, and spills."""
+    With more rows than half the registers LLVM broadcasts too many elements in advance, and spills."""
     for vectors in range(1, machine.registers):
         for rows in range(1, machine.registers // 2 + 1):
             if rows * vectors + beside(rows, vectors) <= machine.registers:
@@ -109,34 +109,34 @@ def fitting(machine: Machine, beside: Callable[[int, int], int]) -> Iterator[tup
 
 
 def tiles(machine: Machine) -> Iterator[Tile]:
-    """Every tile that fits the registers: the sums, the vectors of a step, a spread number and one to spare."""
+    """Every tile that fits the registers: the sums, the vectors of a step, a broadcast element and a spare one."""
     for rows, vectors in fitting(machine, lambda rows, vectors: vectors + 2):
         yield Tile(rows, vectors, machine.lanes)
 
 
 def starts(size: int, step: int) -> list[int]:
-    """Where pieces of `step` begin that cover `size`; the last overlaps the one before where they do not divide."""
+    """Starts of pieces of `step` that cover `size`; the last overlaps the one before if they do not divide."""
     return [min(i * step, size - step) for i in range(math.ceil(size / step))]
 
 
 def start(piece: Value, step: int, size: int | Value) -> Operand:
-    """Where a piece begins."""
+    """Start of a piece."""
     is_whole = not isinstance(size, Value) and is_multiple(size, step)
     return piece * step if is_whole else minimum(piece * step, size - step)
 
 
 def pieces(size: int | Value, step: int) -> Operand:
-    """How many pieces of `step` cover the size; the last overlaps the one before where they do not divide."""
+    """Number of pieces of `step` that cover the size; the last overlaps the one before if they do not divide."""
     return math.ceil(size / step) if isinstance(size, int) else (as_index(size) + (step - 1)) // step
 
 
 def counted(count: Operand) -> int | Value:
-    """A count as a number, if it is known while the kernel is written, or else as a value of the kernel."""
+    """A static count as an integer, a dynamic one as a value of the kernel."""
     return count if isinstance(count, int) else as_index(count)
 
 
 def smaller(a: Operand, b: Operand) -> Operand:
-    """The smaller of two counts: one of them, where it is known which."""
+    """The smaller of two counts: one of them, if it is known statically which."""
     if isinstance(a, (int, Extent)) and isinstance(b, (int, Extent)):
         if known_least(b - a) >= 0:
             return a
@@ -146,7 +146,7 @@ def smaller(a: Operand, b: Operand) -> Operand:
 
 
 def larger(a: Operand, b: Operand) -> Operand:
-    """The larger of two counts: one of them, where it is known which."""
+    """The larger of two counts: one of them, if it is known statically which."""
     if isinstance(a, (int, Extent)) and isinstance(b, (int, Extent)):
         if known_least(a - b) >= 0:
             return a
@@ -156,8 +156,8 @@ def larger(a: Operand, b: Operand) -> Operand:
 
 
 def kept(kernel: Kernel, name: str, count: Operand, is_kept: bool = True) -> Value:
-    """A count that is computed once, here. TVM writes a named value out wherever it is used, but not one that is read from
-    memory: what is divided by sizes that are not known grows with each such use. A count that need not be kept is only named."""
+    """A count that is computed once, at this point. TVM inlines a named value at each use, but not one that is read from memory;
+    divisions by dynamic sizes would grow with each use. With `is_kept` false the count is only named."""
     if not is_kept:
         return kernel.name_value(name, count)
     cell = kernel.stack(f"{name}_kept", int32, (1,))

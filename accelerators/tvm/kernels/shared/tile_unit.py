@@ -1,8 +1,8 @@
-"""AMX: sums of products of bfloat16 that stand in tiles of the processor's own, 16 rows of 64 bytes each.
+"""AMX: sums of products of bfloat16 in the processor's tile registers, of 16 rows of 64 bytes each.
 
-A product of tiles takes up to 16 rows of up to 32 numbers, and as many pairs of rows of 16 columns. Where the processor lacks the
-unit the same is written out in portable code, to the same bits: products of the even and of the odd numbers are summed up apart,
-each rounded to nearest even, then together, then to the sums before; what is too small for a normal number is zero."""
+A tile product takes up to 16 rows of up to 32 elements, and as many pairs of rows of 16 columns. On a processor without the unit
+portable code computes the same bits: products of the even and of the odd elements are summed up separately, each rounded to
+nearest even, then added together, then to the sums so far; subnormal numbers are flushed to zero."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ TILES = "amx-bf16"
 """The name of the instruction in `machine/special.py`."""
 
 LANES = 16
-"""Sums of a row of a tile."""
+"""Sums in a row of a tile."""
 
 MOST_ROWS = 16
-"""Rows of a tile."""
+"""Most rows of a tile."""
 
 MOST_DEPTH = 32
-"""Numbers of a row of a left tile."""
+"""Most elements in a row of a left tile."""
 
 SUMS = 4
-"""The number of tiles that hold sums. Of the eight tiles two hold left numbers, and two right ones."""
+"""Number of tiles for sums. Of the eight tiles two hold left operands, and two right ones."""
 
 SMALLEST = 1.1754943508222875e-38
 """The smallest normal float32."""
@@ -62,13 +62,13 @@ class Left:
 
     buffer: Buffer
     position: tuple[Operand, ...]
-    """Where the first number of the first row stands; rows are counted in the last dimension but one, or, of a flat buffer, by
+    """Position of the first element of the first row. Rows are counted in the last dimension but one, or, in a flat buffer, by
     `apart`."""
     apart: int
-    """Numbers from one row to the next."""
+    """Distance in elements from one row to the next."""
 
     def number(self, row: Value, k: Operand) -> Value:
-        """A number of a row."""
+        """An element of a row."""
         *outer, last = self.position
         if not outer:
             return _wide(self.buffer[last + row * self.apart + k])
@@ -77,42 +77,42 @@ class Left:
 
 @attrs.frozen(slots=True)
 class Right:
-    """Pairs of rows of the packed right matrix: 16 columns of two numbers each."""
+    """Pairs of rows of the packed right matrix: 16 columns of two elements each."""
 
     buffer: Buffer
     position: Operand
-    """Where the first pair stands."""
+    """Position of the first pair."""
     apart: int
-    """Numbers from one pair of rows to the next."""
+    """Distance in elements from one pair of rows to the next."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class TileUnit:
-    """Tiles of sums: `high` times `wide`, each of so many rows."""
+    """Tiles of sums: `high` times `wide`, each of `rows` rows."""
 
     rows: int
     high: int
     wide: int
     depth: int
-    """Numbers of a left row that a step takes; an even count."""
+    """Elements of a left row per step, an even count."""
     is_emulated: bool
 
     def heights(self) -> list[TileUnit]:
-        """Lower ones of the same width and this one, so many that any number of rows is covered by tiles of one height that
-        overlap by little."""
+        """This unit and lower ones of the same width, so that any number of rows is covered by tiles of one height with little
+        overlap."""
         lower = [rows for rows in (1, 2, 4, 8, MOST_ROWS) if rows < self.high * self.rows]
         return [*[attrs.evolve(self, rows=rows, high=1) for rows in lower], self]
 
     @property
     def half_cycles(self) -> int:
-        """About what a step takes, counted in halves of cycles: a cycle for each row of each product, or half a cycle for each
-        row that is loaded."""
+        """Estimated cycles of a step, in halves: a cycle for each row of each product, or half a cycle for each row that is
+        loaded."""
         loads = self.wide * MOST_ROWS + self.high * self.rows
         return max(loads, 2 * self.high * self.wide * self.rows)
 
     @contextmanager
     def configured(self, kernel: Kernel) -> Iterator[None]:
-        """A block in which the unit is set up: a thread's own affair, and undone at its end."""
+        """A block in which the thread has configured the unit; released at its end."""
         if self.is_emulated:
             yield
             return
@@ -124,7 +124,7 @@ class TileUnit:
         kernel.do(tile_release())
 
     def _configuration(self) -> np.ndarray:  # type: ignore[type-arg]
-        """Palette 1: the bytes of a row of tile t stand at 16 + 2 t, its rows at 48 + t."""
+        """The configuration, palette 1: byte 16 + 2 t has the bytes per row of tile t, byte 48 + t its rows."""
         config = np.zeros(64, np.uint8)
         config[0] = 1
         for tile in range(8):
@@ -133,7 +133,7 @@ class TileUnit:
         return config
 
     def begin(self, kernel: Kernel) -> Buffer | None:
-        """The sums at zero. Emulated, they stand in this buffer."""
+        """Sets the sums to zero. In emulation they are in the returned buffer."""
         if not self.is_emulated:
             for tile in range(self.high * self.wide):
                 kernel.do(tile_zero(constant(tile, int8)))
@@ -144,7 +144,7 @@ class TileUnit:
         return sums
 
     def step(self, kernel: Kernel, sums: Buffer | None, lefts: Sequence[Left], rights: Sequence[Right]) -> None:
-        """The products of each left tile and each right one, added to its sums."""
+        """Adds the products of each left and each right tile to their sums."""
         if sums is not None:
             for i, left in enumerate(lefts):
                 for j, right in enumerate(rights):
@@ -190,7 +190,7 @@ class TileUnit:
 
 
 def _wide(number: Value) -> Value:
-    """A number of bfloat16, or its bits, as float32."""
+    """A bfloat16 element, or its bits, as float32."""
     return (number.cast(uint32) << 16).bits_as(float32) if number.type.element is uint16 else number.cast(float32)
 
 
@@ -199,7 +199,7 @@ def _flushed(x: Value) -> Value:
 
 
 def unit_for(dtype: str, rows: int, columns: int, depth: int, machine: Machine) -> TileUnit | None:
-    """The unit's tiles for a product of this size; None where the machine has no such unit, or the product does not fit it."""
+    """The unit's tiles for a product of this size; None if the machine has no such unit, or the product does not fit it."""
     used = machine.instruction(dtype)
     least = -(-depth // MOST_DEPTH)
     steps = next((steps for steps in range(least, 2 * least + 1) if depth % (2 * steps) == 0), None)
@@ -211,11 +211,11 @@ def unit_for(dtype: str, rows: int, columns: int, depth: int, machine: Machine) 
 
 
 Step = Callable[[Value], tuple[Sequence[Left], Sequence[Right]]]
-"""What a step multiplies."""
+"""The operands of a step."""
 
 
 def product_of_tiles(unit: TileUnit, kernel: Kernel, steps: int, step: Step) -> Registers:
-    """The sums of a tile over so many steps."""
+    """The sums of a tile over `steps` steps."""
     sums = unit.begin(kernel)
     with kernel.loop(steps, "k") as k:
         unit.step(kernel, sums, *step(k))

@@ -1,4 +1,4 @@
-"""Matrices of several heads as operands of tensor cores: they are read from where they stand, whichever way they lie."""
+"""Matrices of several heads as tensor-core operands, read in place in any orientation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.accelerators.tvm.kernels.shared.tensor_tile import TensorTile
 from partita.accelerators.tvm.sizes.extent import Extent
 
 PositionOf = Callable[[Value, Spot], tuple[Operand, Operand]]
-"""Where a spot of a step is in the matrix: its position along the depth, and along the rows or columns."""
+"""The position of a spot of a step in the matrix: along the depth, and along the rows or columns."""
 
 
 def both_sides(
@@ -27,8 +27,8 @@ def both_sides(
     corner: tuple[Value, Value],
     sizes: tuple[int, int, int],
 ) -> tuple[TensorSide, TensorSide]:
-    """A head's two matrices, as a tile reads them whose first row and column are the corner. The sizes are the rows, the columns
-    and the depth, of each of which there may be any number."""
+    """A head's two matrices, for a tile whose first row and column are `corner`. The sizes are rows, columns and depth; each may
+    be dynamic."""
     (top, first), (rows, columns, depth) = corner, sizes
     deep = covered_by(depth, tile.slices * tile.depth)
     left = viewed_side(
@@ -43,7 +43,7 @@ def both_sides(
 
 
 def covered_by(size: int, each: int) -> int | None:
-    """So many rows, columns or products as whole parts have; None where that follows from a size of the call."""
+    """The size, rounded up to a multiple of `each`; None if it is dynamic."""
     return None if isinstance(size, Extent) else -(-size // each) * each
 
 
@@ -58,9 +58,9 @@ def viewed_side(
     position_of: PositionOf,
     is_left: bool = False,
 ) -> TensorSide:
-    """A head's matrix, of which a step has `extent` rows or columns of the tile's depth. `sizes` are its depth and the number of
-    its rows or columns; all steps of all tiles cover so many of both, which is None where any number is, and what is beyond the
-    matrix counts as zero. In shared memory bytes stand along the depth; where they do not in memory they are read one by one."""
+    """A head's matrix, with `extent` rows or columns of the tile's depth per step. `sizes` are its depth and the number of its
+    rows or columns, `covered` what all steps of all tiles cover of both (None if dynamic); elements outside the matrix count as
+    zero. In shared memory bytes are adjacent along the depth; if they are not in memory they are read one by one."""
     deep, beside = (-1, -2) if is_left else (-2, -1)
     is_along, is_bytes = view.strides.steps[deep] == 1, view.buffer.element.bits == 8
     axis, size = (deep, sizes[0]) if is_along else (beside, sizes[1])
@@ -77,8 +77,7 @@ def viewed_side(
 
 
 def neighbours(view: View, axis: int, size: int) -> int:
-    """The most numbers beside each other along an axis of so many that are copied at once: wherever a head's matrix begins,
-    and whichever line it is, they are aligned."""
+    """The most adjacent elements along an axis of `size` that can be copied at once: aligned for any head and any line."""
     steps = view.strides.steps
     if steps[axis] != 1:
         return 1

@@ -1,4 +1,4 @@
-"""The geometry of what slides over an image: convolutions and pools."""
+"""The geometry of windows that slide over an image: convolutions and pools."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ Pair = tuple[int, int]
 
 @attrs.frozen(slots=True)
 class Window:
-    """What is read of an image, and where. Pairs are (down, across)."""
+    """The geometry of one window. Pairs are (down, across)."""
 
     sizes: Pair
-    """The image."""
+    """Sizes of the image."""
     out: Pair
-    """The result."""
+    """Sizes of the result."""
     taps: Pair
-    """The window."""
+    """Sizes of the window."""
     strides: Pair
-    """How far apart neighbouring results read."""
+    """Distances in the image between the windows of neighbouring results."""
     dilations: Pair
-    """How far apart neighbouring taps read."""
+    """Distances in the image between neighbouring taps."""
     before: Pair
-    """The padding above and to the left."""
+    """Padding above and to the left."""
 
     @property
     def pixels(self) -> int:
-        """Results of one channel."""
+        """Number of results per channel."""
         return math.prod(self.out)
 
     @property
     def count(self) -> int:
-        """Taps of the window."""
+        """Number of taps."""
         return math.prod(self.taps)
 
     @property
     def span(self) -> Pair:
-        """How much of the image one result sees."""
+        """Sizes of the part of the image that a window spans."""
         return _pair([(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations)])
 
     @property
     def is_inside(self) -> bool:
-        """Is the padding never read?"""
+        """True if the padding is never read."""
         return all(before == 0 for before in self.before) and all(known_least(self._last(i) - self.out[i]) >= 0 for i in (0, 1))
 
     @property
     def is_any(self) -> bool:
-        """Is a size of the image known only while the kernel runs?"""
+        """True if a size of the image is dynamic."""
         return any(isinstance(size, Extent) for size in (*self.sizes, *self.out))
 
     @property
     def share_inside(self) -> float:
-        """The part of all products of a result and a tap that meets the image; 1.0 where sizes are not known."""
+        """The fraction of all pairs of a result and a tap that meet the image; 1.0 for dynamic sizes."""
         return 1.0 if self.is_any else math.prod(self._inside(i) / (self.out[i] * self.taps[i]) for i in (0, 1))
 
     def _inside(self, i: int) -> int:
-        """How many products of results and taps of a dimension meet the image."""
+        """Number of pairs of a result and a tap, in dimension i, that meet the image."""
         firsts = [self.before[i] - tap * self.dilations[i] for tap in range(self.taps[i])]
         steps = self.strides[i]
         ends = [min(-(-(self.sizes[i] + first) // steps), self.out[i]) for first in firsts]
@@ -73,40 +73,40 @@ class Window:
 
     @property
     def is_pointwise(self) -> bool:
-        """Is each result made of one pixel, the same as its own?"""
+        """True if each result depends only on the pixel at its own position."""
         return self.taps == (1, 1) and self.sizes == self.out and self.is_inside and self.strides == (1, 1)
 
     @property
     def is_flat(self) -> bool:
-        """Is each result made of one pixel of a single column?"""
+        """True for a pointwise window on an image of one column."""
         return self.is_pointwise and self.out[1] == 1
 
     @property
     def is_sampled(self) -> bool:
-        """Is each result made of one pixel, and are pixels between left out?"""
+        """True if each result depends on one pixel, and pixels in between are skipped."""
         return self.taps == (1, 1) and self.is_inside and self.strides != (1, 1)
 
     def low(self, i: int) -> int:
-        """The first result in a dimension that sees none of the padding before the image."""
+        """The first result in dimension i whose window has none of the padding before the image."""
         return min(-(-self.before[i] // self.strides[i]), self.out[i])
 
     def high(self, i: int) -> int:
-        """The first result in a dimension, from there on, that sees padding behind it."""
+        """The first result in dimension i, from `low` on, whose window has padding behind the image."""
         return max(self.low(i), min(self._last(i), self.out[i]))
 
     def _last(self, i: int) -> int:
-        """The number of results in a dimension that see no padding behind the image."""
+        """The number of results in dimension i whose windows have no padding behind the image."""
         return floored(self.sizes[i] + self.before[i] - self.span[i], self.strides[i]) + 1  # type: ignore[return-value]
 
     def flat(self) -> Window:
-        """All pixels in one column, for a window that reads one pixel."""
+        """The same window with all pixels in one column, for pointwise windows."""
         pixels = math.prod(self.sizes)
         return attrs.evolve(self, sizes=(pixels, 1), out=(pixels, 1))
 
 
 @attrs.frozen(slots=True)
 class Convolved:
-    """What a convolution computes, whatever its element type."""
+    """The sizes of a convolution, whatever its element type."""
 
     batch: int
     window: Window
@@ -118,18 +118,18 @@ class Convolved:
 
     @property
     def is_any(self) -> bool:
-        """Is the number of images, or a size of them, known only while the kernel runs?"""
+        """True if the batch or a size of the image is dynamic."""
         return self.window.is_any or isinstance(self.batch, Extent)
 
     @property
     def images(self) -> int:
-        """The number of images that work is cut for: where any number comes, each is cut as if it came alone."""
+        """The number of images that work is divided for: 1 if it is dynamic."""
         return 1 if isinstance(self.batch, Extent) else self.batch
 
 
 def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None] = float32_shape) -> Window | None:
-    """The geometry of a Conv or of a pool of plain values, [N, C, H, W]; None for other ranks, unknown sizes, and what `shape_of`
-    does not take."""
+    """The geometry of a Conv or a pool on [N, C, H, W]; None for other ranks, unknown sizes, and values that `shape_of`
+    rejects."""
     data, output = shape_of(node.inputs[0]), shape_of(node[0])
     if data is None or output is None or len(data) != 4 or 0 in (*data, *output):
         return None
@@ -149,12 +149,12 @@ def make_window(node: Node, shape_of: Callable[[NodeEntry | None], Shape | None]
 
 
 def window_of(node: Node) -> Window:
-    """The geometry that an op on blocked values carries."""
+    """The geometry that an op on blocked values has in its attributes."""
     return Window(*(_pair(node.attrs[name]) for name in _FIELDS))
 
 
 def window_attributes(window: Window) -> dict[str, list[int]]:
-    """The geometry as attributes."""
+    """The geometry as an op's attributes."""
     return {name: list(value) for name, value in zip(_FIELDS, attrs.astuple(window))}
 
 
