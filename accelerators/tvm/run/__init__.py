@@ -1,1 +1,1 @@
-"""Everything that compiled kernels need when they run: TVM's runtime, and our own threads."""
+"""What compiled kernels need at run time: TVM's runtime, and our own threads."""
