@@ -1,1 +1,1 @@
-"""Which ops the TVM devices run, decided by rules first, then by trials, optionally in a child process."""
+"""Decides which ops the TVM devices run: by rules first, then by trials, optionally in a child process."""

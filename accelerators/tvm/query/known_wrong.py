@@ -25,7 +25,7 @@ class Rule:
     when: Callable[[Node], bool]
     """True for nodes that are such a case."""
     reason: str
-    """What would go wrong."""
+    """The reason: the error that TVM would make."""
 
 
 def _set(name: str, *values: object) -> Callable[[Node], bool]:

@@ -1,4 +1,4 @@
-"""Which ops TVM compiles correctly: rules first, then one trial for each kind of node, whose answer is cached."""
+"""Decides which ops TVM compiles correctly: by rules, then by one trial for each kind of node, whose answer is cached."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What compiled kernels need at run time: TVM's runtime, and our own threads."""
+"""Runtime support for compiled kernels: TVM's runtime, and our own threads."""
