@@ -51,9 +51,9 @@ def capsule(
     inputs come from a run of the model on the devices `against`.
 
     With `anonymous`, constants, inputs and tables in attributes are replaced by random ones with the same statistics or range,
-    texts by random letters, and names and symbols by numbers. What has to stay is listed before anything is written: `review` is
-    called with the lines and may stop it by an exception; without `review` they are logged. `keep` names attributes of custom ops
-    whose text stays."""
+    texts by random letters, and names and symbols by numbers. What has to stay is listed before anything is written: `review`
+    is called with the lines and may stop it by an exception; without `review` they are logged. `keep` names attributes of
+    custom ops whose text stays."""
     check_tolerance(tolerance, "capsule")
     seed = SEED.read("seed", seed, "capsule")
     keep = Key((), texts).read("keep", keep, "capsule")
