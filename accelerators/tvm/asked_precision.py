@@ -26,8 +26,8 @@ PRECISION_OR_TF32 = Key("f32", one_of(*PRECISIONS, FAST, TF32))
 
 
 def narrowed(graph: Graph, dtype: str, machine: Machine, used: Used | None, notes: tuple[str, ...] = ()) -> Graph:
-    """The graph with values of this 16-bit type where that pays off, multiplied by this instruction; the report's notes are these
-    notes and one about that."""
+    """The graph with values of this 16-bit type where that pays off, multiplied by this instruction. Its notes for the report are
+    `notes` and those about the narrowing."""
     from partita.accelerators.tvm.layouts.narrowing import narrow
     from partita.accelerators.tvm.query.support import takes
 

@@ -15,7 +15,7 @@ TAPS = 200_000
 """Elements that windows read."""
 
 VALUE_PRODUCTS = 200_000
-"""Multiplications of two dynamic matrices, whose panels are packed in each run."""
+"""Multiplications of two matrices neither of which is constant: their panels are packed in each run."""
 
 MATRIX_PRODUCTS = 500_000
 """Multiplications by a constant matrix."""
