@@ -8,7 +8,7 @@ The names come from `partita.names`, which is imported on first use. `load` and 
 answer before the rest is imported.
 """
 
-import concurrent.futures.thread  # noqa: F401  once the main thread has ended Python lets nobody import it, and all else does
+import concurrent.futures.thread  # noqa: F401  other code imports it, which fails once the main thread has ended
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -76,7 +76,7 @@ class Workers:
         start = perf_counter()
         try:
             finished = generated([lowered for _, lowered, _, _ in batch], self.machine)
-        except BaseException as error:  # noqa: BLE001  whoever waits for the body raises it
+        except BaseException as error:  # noqa: BLE001  raised to those that wait for the body
             if len(batch) == 1:
                 batch[0][3].set_exception(error)
             else:

@@ -28,7 +28,7 @@ def schedule_cpu(function: Any, machine: Machine) -> tuple[Any, str]:
         rule_run = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
         try:
             rule(rule_run)
-        except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception; the next rule asks for less
+        except Exception:  # noqa: BLE001  TVM raises any exception; the next rule needs less
             continue
         return rule_run.schedule.mod["main"], name
     return function, "as written"
@@ -188,7 +188,7 @@ def inline_cheap(schedule: Any) -> None:
             continue
         try:
             schedule.compute_inline(block)
-        except Exception:  # noqa: BLE001  whatever TVM says: the step stays by itself
+        except Exception:  # noqa: BLE001  TVM raises any exception; the step is not inlined
             continue
 
 

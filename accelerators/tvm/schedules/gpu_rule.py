@@ -35,7 +35,7 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
     try:
         with machine.target, declared_without_sources():
             module = dlight.ApplyDefaultSchedule(rule)(tvm().IRModule({"main": function}))
-    except Exception:  # noqa: BLE001  TVM's rules refuse with any exception; the next one asks for less
+    except Exception:  # noqa: BLE001  TVM raises any exception; the next rule needs less
         return None
     function_made = module["main"]
     return function_made if _is_scheduled(function_made) and not _has_too_many_blocks(function_made) else None

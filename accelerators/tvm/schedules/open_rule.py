@@ -26,7 +26,7 @@ def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
     rule = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
     try:
         rule.run()
-    except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception
+    except Exception:  # noqa: BLE001  TVM raises any exception
         return function, "as written"
     return _decided_while_running(rule.schedule.mod["main"], rule.steps), NAME
 
