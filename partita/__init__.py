@@ -4,11 +4,11 @@
     g = pt.load("zoo:resnet50")
     g = pt.apply_pass(g, "Default")
 
-The names come from `partita.names`, which is imported when the first of them is asked for; but for `load` and `compile`: some
-models answer before the rest is imported.
+The names come from `partita.names`, which is imported on first use. `load` and `compile` do without it, so that some models
+answer before the rest is imported.
 """
 
-import concurrent.futures.thread  # noqa: F401  once the main thread has ended Python lets nobody import it, and all else does
+import concurrent.futures.thread  # noqa: F401  other code imports it, which fails once the main thread has ended
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partita.names import *  # noqa: F403
 
 _EARLY = {"compile": "partita.accelerators", "load": "partita.accelerators"}
-"""The names that do without the rest, and the packages that they come from."""
+"""Names that need no import of `partita.names`, and the packages that they come from."""
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""How far two models are from each other, output by output and layer by layer, on the same inputs."""
+"""Distance of two models on the same inputs, output by output and layer by layer."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from partita.graph.types import Array, TensorType
 from partita.passes.infer import infer
 
 Range = tuple[float, float]
-"""The least and the largest finite number; two zeros where there is none."""
+"""Smallest and largest finite element; two zeros if there is none."""
 
 
 @attrs.frozen(slots=True)
 class Layer:
-    """A value that both models have under one name."""
+    """Comparison of a value that both models have under one name."""
 
     name: str
-    """The value's name."""
+    """Name of the value."""
     op: str
-    """What makes it in the first model."""
+    """Op that computes it in the first model."""
     is_output: bool
-    """Is it an output of the models?"""
+    """True for an output of the models."""
     absolute: float
-    """The largest |a - b|; infinite where one has a size, a NaN or an infinity that the other has not."""
+    """Largest |a - b|; infinite if one has a size, a NaN or an infinity that the other lacks."""
     relative: float
-    """The same over the largest |b|, the numbers of a mask apart from the others."""
+    """The same relative to the largest |b|, with the elements of a mask apart from the others."""
     cosine: float
-    """The cosine between the two as vectors; 1 where they point the same way."""
+    """Cosine of the two as vectors; 1 if they have the same direction."""
     nans: tuple[int, int] = (0, 0)
-    """How many NaN the first has, and the second."""
+    """Number of NaN in the first, and in the second."""
     infinities: tuple[int, int] = (0, 0)
-    """How many infinities the first has, and the second."""
+    """Number of infinities in the first, and in the second."""
     ranges: tuple[Range, Range] = ((0.0, 0.0), (0.0, 0.0))
-    """The least and the largest finite number of the first, and of the second."""
+    """Range of the first, and of the second."""
     types: tuple[str, str] = ("", "")
-    """The element types of what the kernel of each reads and stores; empty where the device does not tell them."""
+    """Element types that the kernel of each reads and stores; empty if the device does not report them."""
 
 
 @attrs.frozen(slots=True)
 class Side:
-    """One of the two models that are compared, and what runs it."""
+    """One of the two compared models, and what runs it."""
 
     graph: Graph
     """The model."""
     device: Any = None
-    """The devices, as `compile` takes them."""
+    """Devices, as `compile` takes them."""
     config: Mapping[str, Any] | None = None
-    """Their configuration."""
+    """Configuration of the devices."""
 
 
 def matched_outputs(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """The names of the second model's outputs, where an output that has none of the first's names takes that at its position,
-    unless another output has it."""
+    """Names for the second model's outputs. An output whose name the first model lacks gets the first's name at its position,
+    unless another output has that name."""
     taken = {*second}
     pairs = zip_longest(first[: len(second)], second)
     return [own if own in first or name is None or name in taken else name for name, own in pairs]
 
 
 def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> list[Layer]:
-    """The values that both graphs have under one name, in the first one's order, and outputs by their names: those of the first
-    against those of the second, or by position where names differ. A value that one graph alone quantizes counts as its
-    readers there see it: a quantizer leaves out a Relu below which the integers saturate, and what is before them differs. Linear
-    beside two runs in which all these values are outputs."""
+    """Compares the values that both graphs have under one name, in the first one's order, and outputs by name, or by position if
+    names differ. A value that only one graph quantizes is compared as its readers there see it, after rounding: a quantizer omits
+    a Relu that saturation of the integers replaces, so that unrounded values differ. Linear, apart from one run of each graph
+    with all these values as outputs."""
     sizes = {name: array.shape for name, array in inputs.items()}
     names = matched_outputs(first.graph.output_names, second.graph.output_names)
     second = attrs.evolve(second, graph=second.graph.evolve(output_names=names))
@@ -96,8 +96,8 @@ def compare_layers(first: Side, second: Side, inputs: Mapping[str, Array]) -> li
 
 
 def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping[str, Array]) -> list[Layer]:
-    """The outputs that both models have under one name, or else at one position, as each computes them when only they are asked
-    for."""
+    """Compares the outputs that both models have under one name, or else at one position, as computed when only outputs are
+    requested."""
     results = [model({name: inputs[name] for name, _ in model.properties.inputs}) for model in (first, second)]
     own = [name for name, _ in first.properties.outputs]
     theirs = matched_outputs(own, [name for name, _ in second.properties.outputs])
@@ -108,14 +108,14 @@ def compare_outputs(first: CompiledModel, second: CompiledModel, inputs: Mapping
 
 
 def _rounded(graph: Graph) -> dict[NodeEntry, NodeEntry]:
-    """What stands for each value that is read by way of QuantizeLinear and DequantizeLinear alone. Linear."""
+    """For each value that is read only through QuantizeLinear and DequantizeLinear: the result of these. Linear."""
     readers: dict[NodeEntry, list[Node]] = {}
     for node in graph.nodes:
         for entry in (*node.reads, *node.captures):
             readers.setdefault(entry, []).append(node)
 
     def only(entry: NodeEntry, op: str) -> NodeEntry | None:
-        """The result of the ops of this kind that alone read the value."""
+        """Result of ops of this kind, if they are the only readers of the value."""
         there = readers.get(entry, [])
         is_so = bool(there) and all(node.op == op and not node.domain and node.inputs[0] == entry for node in there)
         return there[0][0] if is_so and entry not in outputs else None
@@ -127,7 +127,7 @@ def _rounded(graph: Graph) -> dict[NodeEntry, NodeEntry]:
 
 
 def _numbers_of(graph: Graph) -> dict[str, NodeEntry]:
-    """The values that ops make, by name, and last the outputs by theirs: both models call them so, whatever made them."""
+    """The values that ops compute, by name, then the outputs by their names, which both models share."""
     outputs = dict(zip(graph.output_names, graph.outputs, strict=True))
     shown, entries = {*outputs.values()}, (entry for node in graph.nodes if node.is_op for entry in node.outputs)
     named = {entry.name: entry for entry in entries if entry not in shown and _is_real(entry)}
@@ -140,7 +140,7 @@ def _is_real(entry: NodeEntry) -> bool:
 
 
 def _values(side: Side, entries: Sequence[NodeEntry], inputs: Mapping[str, Array]) -> tuple[list[Array], dict[str, str]]:
-    """The values, and what the kernel of each op reads and stores."""
+    """The values, and the element types that the kernel of each op reads and stores."""
     names = [f"value{i}" for i in range(len(entries))]
     seen = side.graph.evolve(outputs=list(entries), output_names=names)
     given = {node.name: inputs[node.name] for node in side.graph.inputs}
@@ -150,12 +150,12 @@ def _values(side: Side, entries: Sequence[NodeEntry], inputs: Mapping[str, Array
 
 
 def is_numeric(array: Any) -> bool:
-    """Is it an array of real numbers or booleans, whose distance from another can be stated?"""
+    """True for an array of real numbers or booleans, which can be subtracted."""
     return isinstance(array, np.ndarray) and (array.dtype.kind in "fiub" or "float" in array.dtype.name)
 
 
 def layer_of(name: str, op: str, is_output: bool, array: Array, wanted: Array) -> Layer:
-    """How far one array is from the other; infinitely far where their sizes differ, or text or complex numbers are not equal."""
+    """Distance of one array from the other; infinite if sizes differ, or if text or complex numbers are not equal."""
     if not (is_numeric(array) and is_numeric(wanted)):
         far = 0.0 if np.array_equal(array, wanted) else np.inf
         return Layer(name, op, is_output, far, far, float(not far))

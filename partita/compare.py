@@ -1,4 +1,4 @@
-"""The distance of a model's outputs from those that are expected, and how large it may be."""
+"""Error of a model's outputs relative to the expected ones, and the allowed error."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ from partita.graph.types import TensorType
 from partita.graph.words import counted
 
 TINY = 1e-30
-"""Probabilities below this are taken for this when logarithms are compared."""
+"""Smaller probabilities are raised to this value before logarithms are compared."""
 
 TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
-"""The largest error of what was computed in an element type, where it is not that of float32."""
+"""Maximum error of values computed in an element type, where it is not that of float32."""
 
 TOLERANCE = 1e-3
-"""The largest error of float32 and of all wider types."""
+"""Maximum error of float32 and of all wider types."""
 
 SMALLEST = 0.25
-"""The largest error of float types of eight bits and less: they keep two or three digits of a number's binary form."""
+"""Maximum error of float types of eight bits and less, which have two or three significant bits."""
 
 ROUNDED = 2e-2
-"""The largest error of numbers on the way to which values were quantized: now and then one is rounded to the next step."""
+"""Maximum error of values that depend on quantized values: occasionally one is rounded to the next step."""
 
 PRECISIONS = {
     "f32": TOLERANCE, "f16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "fast": TOLERANCES["bfloat16"],
     "tf32": TOLERANCES["float16"],
 }
-"""The largest error by PRECISION, in which a device computes a float32 model. TF32 has as many digits as float16."""
+"""Maximum error by PRECISION, in which a device computes a float32 model. TF32 has as many significant bits as float16."""
 
 STEPS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
-"""The element types of quantized values, which may be one step apart."""
+"""Element types of quantized values, which may differ by one step."""
 
 QUANTIZING = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
-"""How the names of ops that round to few steps begin."""
+"""Prefixes of the names of quantizing ops."""
 
 
 @attrs.frozen(slots=True)
 class Difference:
-    """The comparison of one output."""
+    """Comparison of one output."""
 
     output: str
-    """The output's name."""
+    """Name of the output."""
     worst: float
-    """The largest |a - b|, over the largest |b|; infinite where one has NaN, an infinity or a size that the other has not.
-    Of quantized values it is the largest number of steps; other integers, text and booleans are equal (0) or not (1)."""
+    """Largest |a - b| relative to the largest |b|; infinite if one has a NaN, an infinity or a size that the other lacks. For
+    quantized values: largest number of steps. For other integers, text and booleans: 0 if equal, else 1."""
     where: tuple[int, ...]
-    """The position of the largest error in the output."""
+    """Position of the largest error in the output."""
     logarithms: bool
-    """Were logarithms compared? A final softmax hides what went wrong before it."""
+    """True if logarithms were compared, because a final softmax hides errors before it."""
     tolerance: float = TOLERANCE
-    """The largest error that is no fault."""
+    """Largest error that is allowed."""
     steps: bool = False
-    """Are both of them numbers of steps? So it is with quantized values."""
+    """True if `worst` and `tolerance` are numbers of steps, as for quantized values."""
 
     @property
     def ok(self) -> bool:
-        """Is it near enough?"""
+        """True if the error is allowed."""
         return self.worst <= self.tolerance
 
     def as_data(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Difference:
 
 
 def check_tolerance(tolerance: float | None, where: str) -> None:
-    """BadConfig if it is no error that may be allowed."""
+    """BadConfig if the tolerance is not a valid error."""
     if tolerance is not None and not (isinstance(tolerance, Real) and 0 <= tolerance < math.inf):
         remedy = "Give max|a - b| over max|b|, 0 or more; None: by types"
         raise BadConfig(f"tolerance is {tolerance!r:.80}", where=where, remedy=remedy)
@@ -96,9 +96,9 @@ def compare(
     precision: str = "f32",
     inner: bool = False,
 ) -> list[Difference]:
-    """The outputs of a graph, one by one. Without a `tolerance` each output has that of the element types that it was
-    computed in, or of the `precision` that was asked for. `inner` is for values within a model: what a Softmax made is compared
-    as anything else, and the numbers of a mask are held against each other alone, since they would hide any other error."""
+    """Compares the outputs of a graph one by one. The allowed error is the `tolerance`, by default that of the element types on
+    the way to the output, or of the requested `precision`. `inner` is for values inside a model: the result of a Softmax is
+    compared like any other, and elements of a mask only with each other, since they would hide any other error."""
     differences = []
     for name, entry, a, b in zip(graph.output_names, graph.outputs, ours, expected, strict=True):
         logarithms = entry.node.op == "Softmax" and not inner
@@ -110,7 +110,7 @@ def compare(
 
 
 def _allowed(entry: NodeEntry, value: Any, tolerance: float | None, precision: str, inner: bool) -> float:
-    """The error that is no fault. Within a model a rounding to the next step is none, whatever tolerance is given."""
+    """The allowed error. Inside a model a rounding to the next step is allowed whatever the tolerance."""
     if tolerance is None:
         return tolerance_of(entry, value, precision)
     if isinstance(value, np.ndarray) and value.dtype.name in STEPS:
@@ -120,8 +120,8 @@ def _allowed(entry: NodeEntry, value: Any, tolerance: float | None, precision: s
 
 
 def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: bool = True) -> float:
-    """How far an output may be from the expected value: by the coarsest type on the way to it, and by the steps to which
-    values are `rounded` there."""
+    """The allowed error of an output: by the least precise type on the way to it, and by quantization steps there, if
+    `rounded`."""
     if isinstance(value, np.ndarray) and not _is_float(value):
         return 1.0 if rounded and value.dtype.name in STEPS else 0.0
     own = _of_type(value.dtype.name) if isinstance(value, np.ndarray) else TOLERANCE
@@ -131,7 +131,7 @@ def tolerance_of(entry: NodeEntry, value: Any, precision: str = "f32", rounded: 
 
 
 def is_rounded(nodes: Iterable[Node]) -> bool:
-    """True if one of the ops, or of the ops of their bodies, rounds to few steps."""
+    """True if one of the ops, or of the ops in their bodies, quantizes."""
     return any(
         (node.op or "").startswith(QUANTIZING) or any(is_rounded(body.nodes) for _, body in node.bodies) for node in nodes
     )
@@ -186,7 +186,7 @@ def _worst(a: Any, b: Any, logarithms: bool, inner: bool = False) -> tuple[float
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Sequences, optionals and maps: element by element."""
+    """Equality of sequences, optionals and maps, element by element."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return _worst(a, b, False)[0] < 1e-3
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):

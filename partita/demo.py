@@ -1,4 +1,4 @@
-"""`make demo`: a real model partitioned, drawn, compiled, run, checked, and written as a page to look at."""
+"""`make demo`: a real model partitioned, drawn, compiled, run, checked, and shown on a report page."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from partita.graph.pictures import to_svg
 from partita.graph.summary import print_summary, summarize
 
 PICTURE = Path("resnet50.svg")
-"""The file that shows the partitioned model."""
+"""File with a picture of the partitioned model."""
 
 PAGE = Path("resnet50.html")
-"""The page that shows the compiled model and its run."""
+"""Report page of the compiled model and its run."""
 
 NEXT = (
     ("why a node is where it is", "explain zoo:resnet50 n3 --select Conv,Relu"),
     ("another model partitioned: its page", "partition zoo:squeezenet --select Conv,Relu -o own.onnx --report own.html"),
     ("another model compiled, run and checked against the reference", "run zoo:squeezenet --check --report squeezenet.html"),
 )
-"""What to try after the demo, and the command for it."""
+"""Suggestions for after the demo, each with its command."""
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Say what is being done, and how long it took."""
+    """Prints the title of a step, and the time that it took."""
     print(f"\n== {what}", flush=True)
     start = time.perf_counter()
     yield
@@ -44,7 +44,7 @@ def step(what: str) -> Iterator[None]:
 
 
 class ConvBlock(pt.SubgraphProperty):
-    """A convolution with what follows it directly: batch norm, residual add, activation."""
+    """A convolution with what directly follows it: batch norm, residual add, activation."""
 
     name = "conv_block"
 
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def kept() -> int:
-    """How many subgraphs are in the user's cache; none where there can be no cache."""
+    """Number of subgraphs in the user's cache; 0 if there can be no cache."""
     try:
         return len(list_entries())
     except pt.PartitaError:
@@ -90,14 +90,14 @@ def kept() -> int:
 
 
 def where_from(before: int) -> str:
-    """What the cache had to do with the compilation, if it held so many subgraphs before."""
+    """The part of the cache in the compilation, in words; `before` is the number of subgraphs that it held before."""
     if not kept():
         return "compiled now, and not kept: there is no cache"
     return f"{'compiled now, and kept in' if kept() > before else 'read from'} the cache {default_folder()}"
 
 
 def next_steps() -> list[str]:
-    """Where the page is, and what to try next, with commands that work where the demo was run."""
+    """Location of the page, and suggestions with commands that work in the demo's folder."""
     lines = ["", f"== Open {PAGE.resolve().as_uri()} in a browser: the graph, its kernels, and this run", "== Then try"]
     for what, words in NEXT:
         lines += [f"   {what}:", f"     {_partita()} {words}"]
@@ -105,7 +105,7 @@ def next_steps() -> list[str]:
 
 
 def _partita() -> str:
-    """The command line of this interpreter, as short as it can be typed here."""
+    """Command line of this interpreter, as short as it can be typed here."""
     program = Path(sys.executable).with_name("partita")
     runs, rest = (program, []) if program.exists() else (Path(sys.executable), ["-m", "partita"])
     shown = runs.relative_to(Path.cwd()) if runs.is_relative_to(Path.cwd()) else runs
@@ -113,7 +113,7 @@ def _partita() -> str:
 
 
 def check(model: pt.CompiledModel, original: pt.Graph, image: np.ndarray) -> None:
-    """Two images, two answers; within 1e-4 of the reference's, by logarithms: what the final softmax saw."""
+    """Checks that two images give two results, within 1e-4 of the reference's, as logarithms: the input of the final softmax."""
     outputs = model(image)
     (other,), (difference,) = (
         compare(original, result, outputs) for result in (model(-image), pt.compile(original, "reference")(image))
@@ -124,7 +124,7 @@ def check(model: pt.CompiledModel, original: pt.Graph, image: np.ndarray) -> Non
 
 
 def usual_seconds(model: pt.CompiledModel, image: np.ndarray) -> float:
-    """The median of some runs, once the threads of the reference's products sleep."""
+    """Median time of some runs, after the threads of the reference's products have gone to sleep."""
     settle()
     taken = []
     for _ in range(10):

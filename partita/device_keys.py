@@ -1,4 +1,4 @@
-"""Keys of a configuration that hold for each device that has them."""
+"""Configuration keys that are set for every device that has them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.accelerators.interface.device_list import asked_devices
 
 
 def with_key(config: Mapping[str, Any], devices: str | Sequence[str] | None, key: str, value: Any) -> dict[str, Any]:
-    """The configuration with the key set for each of the devices that has it and is not configured otherwise."""
+    """The configuration with the key set for each device that has it and has no other value for it."""
     extended = dict(config)
     asked = asked_devices(devices)
     for device in asked:

@@ -1,6 +1,6 @@
 """The public names, gathered from the folders below.
 
-What only some programs use, such as the report page, is imported when it is first asked for."""
+What only some programs use, such as the report page, is imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The graph that a partitioned one was made from."""
+"""The original graph of a partitioned one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.passes import apply_pass
 
 COMPILED = "partita.package"
-"""The domain of what stands for a subgraph in a file that was exported without its bodies."""
+"""Domain of the op that stands for a subgraph in a file exported without its bodies."""
 
 
 def unplaced(graph: Graph, remedy: str = "Give the model itself") -> Graph:
-    """The graph as if nobody had partitioned it: calls are inlined and affinities removed."""
+    """The graph before partitioning: calls are inlined and affinities removed."""
     inlined = apply_pass(graph, "InlineSubgraphs")
     if any(node.domain == COMPILED for node in inlined.nodes):
         raise ReadError("it holds machine code alone, and not what that computes", remedy=remedy)

@@ -1,1 +1,1 @@
-"""The devices that TVM compiles for: `cpu` and `cuda`. This folder alone imports TVM, and only when one of them is asked for."""
+"""Devices that TVM compiles for, such as `cpu` and `cuda`. Only this folder imports TVM, when one of them is first used."""

@@ -1,4 +1,4 @@
-"""PRECISION: the type in which a device makes products and stores values, as a configuration asks for it."""
+"""PRECISION: the configured type of products and of stored values on a device."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from partita.accelerators.tvm.machine.special import Used
 from partita.graph.graph import Graph
 
 FAST = "fast"
-"""PRECISION: whatever the device is fastest in."""
+"""PRECISION: the type in which the device is fastest."""
 
 TF32 = "tf32"
-"""PRECISION: float32, of which products on tensor cores take ten bits behind the point, as many as float16 has."""
+"""PRECISION: float32, but tensor cores round the operands of products to ten fraction bits, as many as float16 has."""
 
 DTYPES = {"f32": "float32", TF32: "float32", "f16": "float16", "bf16": "bfloat16"}
-"""The element types of what is stored by the values of PRECISION."""
+"""Element types of stored values by the values of PRECISION."""
 
 PRECISION = Key("f32", one_of(*PRECISIONS, FAST))
-"""The key of a configuration."""
+"""Configuration key."""
 
 PRECISION_OR_TF32 = Key("f32", one_of(*PRECISIONS, FAST, TF32))
-"""The key of a device whose products may round float32."""
+"""Configuration key of a device whose products may round float32."""
 
 
 def narrowed(graph: Graph, dtype: str, machine: Machine, used: Used | None, notes: tuple[str, ...] = ()) -> Graph:
-    """The graph with values of this type of two bytes where that is good, multiplied by this instruction; the report says so
-    behind other notes."""
+    """The graph with values of this 16-bit type where that pays off, multiplied by this instruction. Its notes for the report are
+    `notes` and those about the narrowing."""
     from partita.accelerators.tvm.layouts.narrowing import narrow
     from partita.accelerators.tvm.query.support import takes
 

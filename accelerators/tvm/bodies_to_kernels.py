@@ -1,4 +1,4 @@
-"""Bodies become kernels: each second-level body is lowered alone and built once for each structure, then put together."""
+"""Compilation of bodies: each second-level body is lowered alone, built once per structure, and assembled with others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def compile_lifted(
     device: TvmAccelerator, lifted: Lifted, checks: tuple[str, ...], config: Mapping[str, Any], machine: Machine
 ) -> CompiledTvm:
-    """The bodies compiled and put together as this device does it; `checks` is what the last outputs complain of."""
+    """The bodies compiled and assembled for this device; `checks` are the error messages of the last outputs, which are flags."""
     store_own_weights(lifted)
     bodies = lifted.bodies
     progress = Progress(device.name, len({body.key for body in bodies.values()}), config["PROGRESS"])
@@ -63,7 +63,7 @@ def compile_lifted(
 
 
 def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) -> tuple[list[Launch], list[Origin]]:
-    """What is known of each launch, and what its kernel was made from."""
+    """A description of each launch, and the sources of its kernel."""
     calls = {node.name: node for node in built}
     bodies = {node.name: body for node, (body, _) in built.items()}
     launches, origins = [], []
@@ -80,18 +80,18 @@ def _launches(assembled: Assembled, built: Mapping[Node, tuple[Body, Built]]) ->
 
 
 def _checks(machine: Machine, config: Mapping[str, Any]) -> tuple[Callable[[Body], None], Callable[[Body], None]]:
-    """What is called with every body before it is compiled, and what with those alone whose kernels TVM schedules."""
+    """Checks that are called with every body before it is compiled, and with bodies whose kernels TVM schedules."""
     check = Isolation(machine, config["ISOLATE_SECONDS"]).check
     return (check if config["ISOLATE"] else _unchecked), (check if config["ISOLATE"] is None else _unchecked)
 
 
 def _unchecked(body: Body) -> None:
-    """Nothing is tried beforehand."""
+    """No check."""
 
 
 @contextlib.contextmanager
 def _blamed_on(node: Node, machine: Machine) -> Iterator[None]:
-    """An error inside names the nodes that cannot be compiled."""
+    """Inside, an error gets the names of the nodes that cannot be compiled."""
     try:
         yield
     except PartitaError as error:
@@ -112,7 +112,7 @@ def _ops(node: Node) -> tuple[str, ...]:
 
 
 def _in_haste(built: Mapping[Node, tuple[Body, Built]]) -> tuple[str, ...]:
-    """A note for each kernel for which LLVM took its lowest level."""
+    """A note for each kernel that LLVM compiled at its lowest optimization level."""
     on_processor = {node.name: code.lowered for node, (_, code) in built.items() if not code.machine.is_gpu}
     counts = {name: expressions_if_large(lowered.kernels()) for name, lowered in on_processor.items()}
     return tuple(
@@ -123,7 +123,7 @@ def _in_haste(built: Mapping[Node, tuple[Body, Built]]) -> tuple[str, ...]:
 
 
 def _work(built: Mapping[Node, tuple[Body, Built]], fresh: Collection[str]) -> tuple[KernelWork, ...]:
-    """What each kernel took; of those of one structure the first took it all, unless the process had the code already."""
+    """Compile time of each kernel; the first of equal structure has all of it, unless the process had its code already."""
     waiting, work = set(fresh), []
     for node, (body, code) in built.items():
         is_shared = body.key not in waiting

@@ -19,10 +19,10 @@ from partita.graph.graph import Graph
 class CpuAccelerator(TvmAccelerator):
     """The host's processor; NUM_THREADS 0 means all cores that the process may use.
 
-    INTEGERS names the instruction that multiplies quantized numbers, BFLOATS the one that multiplies bfloat16; without a name it
-    is the fastest that the host has. PRECISION is the type in which products are made and values stored: "fast" takes bf16 where
-    the host has an instruction for it that is faster than float32's. With ANY_SIZE a subgraph with symbols is compiled once for
-    all sizes, where all its kernels have a form for any."""
+    INTEGERS and BFLOATS name the instructions for products of quantized values and of bfloat16; by default the fastest that the
+    host has. PRECISION is the type of products and of stored values: "fast" means bf16 if the host has an instruction for it that
+    is faster than float32's. With ANY_SIZE a subgraph with symbols is compiled once for all sizes, if all its kernels have a form
+    for any."""
 
     name = "cpu"
     appends_caches = True
@@ -35,14 +35,14 @@ class CpuAccelerator(TvmAccelerator):
     }
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
-        """The host with so many threads."""
+        """The host with the configured number of threads."""
         machine = with_instruction(host_machine(config["NUM_THREADS"] or default_threads()), config["INTEGERS"])
         return with_instruction(machine, config["BFLOATS"])
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Signals of any length, or of few positions, as images; taps that meet only padding left out; recurrent layers in two;
-        integers where a model is quantized, and its weights as narrow as they are stored; scales and shifts folded; blocked
-        layouts where convolutions are; numbers of two bytes where they are asked for; tables that are multiplied by, once."""
+        """Signals of dynamic or few positions become images, taps that only meet padding are dropped, and recurrent layers are
+        split in two. Quantized models use integers, with weights as narrow as stored. Scales and shifts are folded; convolutions
+        get blocked layouts; values become 16-bit if requested; tables that products read are stored once."""
         from partita.accelerators.tvm.bodies.element_types import with_reasons
         from partita.accelerators.tvm.layouts.blocking import block
         from partita.accelerators.tvm.layouts.folding import fold_scales
@@ -68,7 +68,7 @@ class CpuAccelerator(TvmAccelerator):
         return share_tables(narrowed(laid_out, dtype, machine, machine.instruction(dtype), quantized), machine)
 
     def precision(self, machine: Machine) -> str:
-        """The element type of products, as the configuration asks for it on this machine."""
+        """Element type of products on this machine according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
             from partita.accelerators.tvm.kernels.shared.instructions import is_faster
@@ -77,14 +77,14 @@ class CpuAccelerator(TvmAccelerator):
         return DTYPES[asked]
 
     def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The number of threads is told by `identity`; PRECISION is the type that it stands for. An instruction that is asked for
-        is used even where it is slow, and so means more than the same one by default."""
+        """PRECISION as the type that it resolves to; `identity` has the number of threads. A requested instruction stays in the
+        result, because unlike the default it is used even where it is slow."""
         precision = self.configured(config).precision(self.machine(config))
         others = {key: value for key, value in config.items() if key != "NUM_THREADS"}
         return {**others, "PRECISION": precision}
 
     def metrics(self) -> dict[str, Any]:
-        """The metrics of the host, under LLVM's name for it."""
+        """Metrics of the host, under LLVM's name for it."""
         from partita.accelerators.tvm.code.linking import can_link
 
         widest = next((name for name in ("avx512f", "avx2", "neon") if name in host_features()), "")

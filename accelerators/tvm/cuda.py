@@ -1,4 +1,4 @@
-"""The device `cuda`: TVM writes CUDA, a compiler makes machine code of it, and NVIDIA's driver runs that. It compiles without a
+"""The device `cuda`: TVM generates CUDA, a compiler turns it into machine code, and NVIDIA's driver runs it. Compiling needs no
 GPU."""
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from partita.graph.node import Node
 from partita.graph.types import Array
 
 TENSOR_PRODUCT = "mma.sync"
-"""What the report calls the instruction of tensor cores."""
+"""Name of the tensor-core instruction in reports."""
 
 DEFAULT_ARCH = "sm_80"
-"""The architecture to compile for where there is no GPU that says another one."""
+"""Architecture to compile for if there is no GPU."""
 
 
 def _architecture(value: Any) -> str:
-    """Check the name of a GPU architecture; "" means the GPU's own."""
+    """Validates the name of a GPU architecture; "" means the GPU's own."""
     named = isinstance(value, str) and value.startswith("sm_") and value[3:].rstrip("af").isdigit()
     if value != "" and not named:
         raise BadConfig(f"{value!r} is no GPU architecture", where="ARCH of device 'cuda'", remedy='Write it as "sm_90"')
@@ -47,11 +47,10 @@ def _architecture(value: Any) -> str:
 
 
 class CudaAccelerator(TvmAccelerator):
-    """A GPU of NVIDIA's; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80.
+    """An NVIDIA GPU; ARCH is "sm_90" or the like, by default the GPU's own, else sm_80.
 
-    PRECISION is the type in which products are made and values stored: "fast" takes bf16 where the GPU has tensor cores, and
-    "tf32" stores float32, rounded where tensor cores multiply it. With CUDA_GRAPHS the launches of a run are recorded, and
-    replayed as one."""
+    PRECISION is the type of products and of stored values: "fast" means bf16 if the GPU has tensor cores, and "tf32" stores
+    float32, rounded when tensor cores multiply it. With CUDA_GRAPHS the launches of a run are recorded and replayed as one."""
 
     name = "cuda"
     keeps_arrays = True
@@ -69,7 +68,7 @@ class CudaAccelerator(TvmAccelerator):
             )
 
     def why_no_compiler(self) -> str | None:
-        """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
+        """Why this device cannot compile here and only runs models that were compiled before; None if it can."""
         if compiler() is None:
             return "there is no compiler for CUDA code: neither nvcc nor NVRTC is found"
         if super().why_no_compiler() is None and function("target.build.cuda") is None:
@@ -77,18 +76,18 @@ class CudaAccelerator(TvmAccelerator):
         return super().why_no_compiler()
 
     def why_not_here(self, config: Mapping[str, Any]) -> str | None:
-        """There is no GPU, and ARCH does not ask for code for another machine's."""
+        """The reason if there is no GPU and ARCH requests no code for another machine."""
         if config["ARCH"] or gpu_arch(config["DEVICE_ID"]) is not None:
             return None
         return "there is no GPU here; ARCH compiles for one elsewhere"
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
-        """A GPU of the architecture asked for."""
+        """A GPU of the configured architecture."""
         arch = config["ARCH"] or gpu_arch(config["DEVICE_ID"]) or DEFAULT_ARCH
         return gpu_machine(arch, takes_tf32=config["PRECISION"] == TF32)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized; scales and shifts folded; numbers of two bytes where they are asked for."""
+        """Quantized models use integers; scales and shifts are folded; values become 16-bit if requested."""
         used = Used(TENSOR_PRODUCT) if machine.gpu.has_tensor_cores else None
         whole, quantized = in_integers(graph, machine, used)
         held, dtype = super().lay_out(for_images(whole), machine), self.precision(machine)
@@ -99,14 +98,14 @@ class CudaAccelerator(TvmAccelerator):
             return narrowed(held, dtype, machine, used, quantized)
 
     def precision(self, machine: Machine) -> str:
-        """The element type of what is stored, as the configuration asks for it on this GPU."""
+        """Element type of stored values on this GPU according to the configuration."""
         asked = self._config["PRECISION"]
         if asked == FAST:
             return "bfloat16" if machine.gpu.has_tensor_cores else "float32"
         return DTYPES[asked]
 
     def meaning(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The architecture is told by `identity`; PRECISION is the type that it stands for, or TF32 where that is made use of."""
+        """PRECISION as the type that it resolves to, or TF32 if products use it; `identity` has the architecture."""
         machine = self.machine(config)
         precision = TF32 if machine.rounds_products else self.configured(config).precision(machine)
         return {**{key: value for key, value in config.items() if key != "ARCH"}, "PRECISION": precision}
@@ -120,7 +119,7 @@ class CudaAccelerator(TvmAccelerator):
         return assemble_steps(lifted, built, machine)
 
     def runs_on(self, config: Mapping[str, Any]) -> RunsOn:
-        """The GPU, and whether it is to record runs."""
+        """The GPU, and whether runs are recorded."""
         return attrs.evolve(super().runs_on(config), records=bool(config["CUDA_GRAPHS"]))
 
     def to_device(self, array: Array) -> CudaArray:
@@ -132,7 +131,7 @@ class CudaAccelerator(TvmAccelerator):
         return put(driver, np.asarray(array, order="C"))
 
     def why_no_export(self) -> str | None:
-        """There is always a way: the machine code travels."""
+        """None: export always works, with machine code."""
         return None
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
@@ -140,12 +139,12 @@ class CudaAccelerator(TvmAccelerator):
         return {"library": f"apache-tvm {version()}".rstrip(), "gpu": self.machine(config).arch}
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """The GPU here is of another architecture."""
+        """The reason if the GPU here has another architecture."""
         here, there = self.machine(config).arch, identity.get("gpu")
         return None if here == there else f"it was compiled for a GPU {there}, and here is {here}"
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The list of launches; the driver loads the machine code when it first runs."""
+        """The list of launches; the driver loads the machine code at the first run."""
         from partita.accelerators.tvm.compiled.step_travel import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
@@ -155,7 +154,7 @@ class CudaAccelerator(TvmAccelerator):
         return compiled
 
     def metrics(self) -> dict[str, Any]:
-        """The GPU here, or the architecture that is compiled for."""
+        """Metrics of the GPU here, or of the architecture that is compiled for."""
         driver = driver_of(int(self.get_config("DEVICE_ID")))
         title = f"{driver.title} ({driver.arch})" if driver else f"{DEFAULT_ARCH}, no GPU here: compiles, does not run"
         return {
@@ -166,5 +165,5 @@ class CudaAccelerator(TvmAccelerator):
 
 
 def gpu_arch(device_id: str = "0") -> str | None:
-    """The architecture of the GPU of this number; None where there is none."""
+    """Architecture of the GPU with this index; None if there is none."""
     return arch_of(int(device_id)) if int(device_id) < gpus() else None

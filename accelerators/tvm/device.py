@@ -1,7 +1,6 @@
-"""The common part of the TVM devices: they ask what TVM supports, fuse ops, lower each body, and put the kernels
-together.
+"""Common part of the TVM devices: they query what TVM supports, fuse ops, lower each body, and assemble the kernels.
 
-A device may be asked for long before it compiles (START: now), so that its class is light: methods import what does the work."""
+A device may be created long before it compiles, so its import is light: methods import what does the work."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from partita.accelerators.tvm.machine.special import Used
 
 NOTES = "partita.notes"
-"""The attribute of a graph that holds what the compile report tells of how it was laid out."""
+"""Graph attribute with notes on the layout for the compile report."""
 
 
 class TvmAccelerator(Accelerator):
@@ -48,16 +47,16 @@ class TvmAccelerator(Accelerator):
     compile_refuses = True
     loses_nothing = True
     isolates_itself = True
-    """With ISOLATE each kernel is compiled in a child process first, which has ISOLATE_SECONDS for it; AUTO means those kernels
-    that TVM's own schedules make."""
+    """With ISOLATE each kernel is first compiled in a child process, which has ISOLATE_SECONDS for it; AUTO limits that to
+    kernels that TVM's own schedules make."""
     dynamic_shapes = False
-    """Kernels are made for sizes: a body with symbols is compiled again for each size."""
+    """Kernels are made for static sizes: a body with symbols is compiled again for each size."""
     config_keys: ClassVar[Mapping[str, Any]] = {
         "PROGRESS": Key(None, callback),
         "ANY_SIZE": Key(True, flag),
     }
     """PROGRESS: called with (kernels done, kernels in all, name). With ANY_SIZE a subgraph with symbols is compiled once for all
-    sizes, where all its kernels have a form for any."""
+    sizes, if all its kernels have a form for any."""
 
     def __init__(self) -> None:
         runtime()
@@ -68,7 +67,7 @@ class TvmAccelerator(Accelerator):
         raise NotImplementedError("a TVM device has to define machine(config)")
 
     def transform(self, graph: Graph) -> Graph:
-        """Shapes and constants worked out, functions expanded where TVM has only their parts. A graph for any size is ready."""
+        """Infer shapes, fold constants, and expand functions of which TVM has only the parts. A graph for any size is ready."""
         from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
         if is_for_any_size(graph):
@@ -76,7 +75,7 @@ class TvmAccelerator(Accelerator):
         return self._prepared(graph, lambda settled: settled)
 
     def _prepared(self, graph: Graph, name: Callable[[Graph], Graph]) -> Graph:
-        """The last of the stages, where `name` puts constants in the place of values that follow from sizes."""
+        """Result of the last stage, where `name` replaces values that follow from sizes by constants."""
         from partita.accelerators.tvm.prepare.preparing import prepared
 
         with self._trials_as_configured():
@@ -84,8 +83,8 @@ class TvmAccelerator(Accelerator):
         return result
 
     def _ready(self, graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-        """The graph transformed, with constants for values that follow from sizes; an output more for each of these says by a
-        number that is not 0 that the value is another. Also what such an output complains of."""
+        """The transformed graph, with constants for values that follow from sizes. For each of these it has an additional output,
+        a flag other than 0 if the value differs. Also the error messages of these flags."""
         from partita.accelerators.tvm.prepare.implied import watch_implied
         from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 
@@ -100,7 +99,7 @@ class TvmAccelerator(Accelerator):
         return ready, tuple(complaints)
 
     def any_size(self, graph: Graph, config: Mapping[str, Any], compile_static: CompileStatic) -> AnySize | str | None:
-        """One set of kernels for all sizes, where each kind of kernel in the graph has a form for any."""
+        """One set of kernels for all sizes, if every kernel of the graph has a form for any."""
         if not config["ANY_SIZE"]:
             return None
         from partita.accelerators.tvm.layouts.whole_sums import whole_sums
@@ -131,8 +130,8 @@ class TvmAccelerator(Accelerator):
         return f"compiled for each size: {reason}"
 
     def query(self, graph: Graph) -> Mapping[str, bool | str]:
-        """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device
-        does not run.
+        """Answer as all devices do; unless ISOLATE is False, an op that crashes TVM's compiler counts as one that the device does
+        not run.
         """
         from partita.accelerators.tvm.prepare.preparing import types_alone
 
@@ -147,33 +146,33 @@ class TvmAccelerator(Accelerator):
         return isolated_trials(self.machine(self._config), self._config["ISOLATE_SECONDS"])
 
     def stages(self, graph: Graph) -> Iterator[Graph]:
-        """The steps of `transform`, and what `compile` does to values that follow from sizes."""
+        """The steps of `transform`, and the treatment of values that follow from sizes in `compile`."""
         from partita.accelerators.tvm.prepare.preparing import prepared
 
         return prepared(graph, self.supports)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
-        """Does TVM compile the op, and compile it right?"""
+        """True if TVM compiles the op correctly, otherwise the reason."""
         from partita.accelerators.tvm.query.support import supported
 
         return self.why_no_compiler() or supported(node, graph, self.machine(self._config))
 
     def why_no_compiler(self) -> str | None:
-        """Why this device cannot compile here and only runs models that were compiled before; None where it compiles."""
+        """Why this device cannot compile here and only runs models that were compiled before; None if it can."""
         return why_no_compiler()
 
     def why_no_export(self) -> str | None:
-        """There is no linker, which makes a library of the kernels."""
+        """The reason if there is no linker to make a library of the kernels."""
         from partita.accelerators.tvm.code.linking import MISSING, NEEDED, can_link
 
         return None if can_link() else f"{MISSING}. {NEEDED}"
 
     def add_extension(self, extension: Any) -> None:
-        """A TvmExtension: what a custom op computes, in TVM's tensor expressions."""
+        """Add a TvmExtension: a custom op, defined by TVM's tensor expressions."""
         extensions.add(extension)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledTvm:
-        """Each second-level body lowered alone and built once for each structure, then put together."""
+        """Compile each second-level body alone, build it once for each structure, and assemble all."""
         from partita.accelerators.tvm.bodies_to_kernels import compile_lifted
 
         missing = self.why_no_compiler()
@@ -189,7 +188,7 @@ class TvmAccelerator(Accelerator):
     def _lifted(
         self, graph: Graph, config: Mapping[str, Any], machine: Machine
     ) -> tuple[Lifted, tuple[str, ...], tuple[str, ...]]:
-        """The graph laid out and fused, its weights apart; what the report tells of it; what its last outputs complain of."""
+        """The graph laid out and fused, weights apart; notes for the report; error messages of the flags among its outputs."""
         from partita.accelerators.tvm.bodies.indices import with_flags
         from partita.accelerators.tvm.bodies.lifting import lift_weights
         from partita.accelerators.tvm.kernels.fusion import fuse
@@ -205,7 +204,7 @@ class TvmAccelerator(Accelerator):
         return lift_weights(fuse(watched, machine)), tuple(laid_out.attrs.get(NOTES, ())), (*complaints, *checks)
 
     def compiled_class(self) -> type[CompiledTvm]:
-        """What `compile` returns."""
+        """Class of the result of `compile`."""
         from partita.accelerators.tvm.compiled.subgraph import CompiledTvm
 
         return CompiledTvm
@@ -217,13 +216,13 @@ class TvmAccelerator(Accelerator):
         return assemble(lifted, built, machine)
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph with activations and weights as the machine's kernels want them."""
+        """The graph with activations and weights in the layouts of the machine's kernels."""
         from partita.accelerators.tvm.prepare.quantized_weights import release_weights
 
         return release_weights(graph)
 
     def laid_out(self, graph: Graph, machine: Machine) -> Graph:
-        """The graph transformed and laid out; its attribute NOTES is what the report tells of that."""
+        """The graph transformed and laid out; its attribute NOTES has the notes for the report."""
         return self._laid_out(self._ready(graph)[0], machine)
 
     def _laid_out(self, ready: Graph, machine: Machine) -> Graph:
@@ -238,7 +237,7 @@ class TvmAccelerator(Accelerator):
         return fuse(self.laid_out(graph, machine), machine)
 
     def second_level(self, graph: Graph, config: Mapping[str, Any]) -> SecondLevel:
-        """What the partition into kernels says."""
+        """Description of the partition into kernels."""
         from partita.accelerators.tvm.bodies.blocked import origins_of
 
         return second_level_of(self.configured(config).fused(graph, self.machine(config)), origins_of)
@@ -250,7 +249,7 @@ class TvmAccelerator(Accelerator):
         return RunsOn(self.machine(config), int(config["DEVICE_ID"]))
 
     def tune(self, graph: Graph, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]) -> None:
-        """Each distinct kernel's choices, by measuring; those that take longest first."""
+        """Tune the choices of each distinct kernel by measuring, the slowest kernels first."""
         from partita.accelerators.tvm.bodies.body import make_body
         from partita.accelerators.tvm.tune.tuner import Tuner
 
@@ -262,19 +261,19 @@ class TvmAccelerator(Accelerator):
     # -- elsewhere and later -----------------------------------------------------------------------------
 
     def findings(self) -> MutableMapping[str, bool | str] | None:
-        """The answers that were found by trying; extensions are not tried."""
+        """Answers found by trials; extensions are not tried."""
         from partita.accelerators.tvm.query.support import trials
 
         return trials
 
     def may_cache(self, graph: Graph) -> bool:
-        """Refuse to cache a subgraph with an extension: only its function says what it computes, and no key can tell
-        functions apart.
+        """False for a subgraph with an extension: only its function defines what it computes, and a key cannot tell functions
+        apart.
         """
         return not any(extensions.find(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """TVM's version, what the code was made for, and what tuning found."""
+        """TVM's version, the target of the code, and the results of tuning."""
         from partita.accelerators.tvm.tune.findings import findings, fingerprint
 
         machine = self.machine(config)
@@ -283,10 +282,9 @@ class TvmAccelerator(Accelerator):
         return {**named, "tuned": tuned} if tuned else named
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """The misfit is another version of TVM, or instructions that the processor here does not have.
+        """The reason if TVM's version is another, or the processor here lacks instructions.
 
-        Where only TVM's libraries are installed, they do not tell their version; the virtual machine itself then
-        refuses code for another version.
+        TVM's libraries alone have no version; the virtual machine itself then refuses code for another version.
         """
         here = self.identity(config)
         if version() and identity.get("library") != here["library"]:
@@ -305,18 +303,18 @@ class TvmAccelerator(Accelerator):
 
 
 _NO_FORM = (PartitaError, TypeError, ValueError, AssertionError, IndexError)
-"""What says that a graph has no form for any size: the latter where an extent is asked for its number."""
+"""Errors that mean that a graph has no form for any size; all but the first come from extents used as integers."""
 
 
 def _reason(error: Exception) -> str:
-    """What the report says of it."""
+    """The error's message for the report."""
     from partita.accelerators.tvm.machine.tvm_errors import first_line
 
     return str(error.cause) if isinstance(error, PartitaError) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with products of integers where a model is quantized, as a GPU computes them, and what the report tells of it."""
+    """The graph with integer products where a model is quantized, as a GPU computes them, and notes for the report."""
     from partita.accelerators.tvm.bodies.element_types import with_reasons
     from partita.accelerators.tvm.layouts.quantized_notes import quantized_notes
     from partita.accelerators.tvm.layouts.quantizing import quantize
@@ -327,7 +325,7 @@ def in_integers(graph: Graph, machine: Machine, used: Used | None) -> tuple[Grap
 
 
 def for_images(graph: Graph) -> Graph:
-    """The graph with scales and shifts of channels folded, and pools of whole images as reductions, as a GPU computes them."""
+    """The graph with channel scales and shifts folded, and global pools as reductions, as a GPU computes them."""
     from partita.accelerators.tvm.layouts.folding import fold_scales
     from partita.accelerators.tvm.layouts.whole_windows import widen_windows
 
@@ -335,4 +333,4 @@ def for_images(graph: Graph) -> Graph:
 
 
 GPU_KEYS = {**TvmAccelerator.config_keys, "ISOLATE": Key(None, flag_or_auto, names_files=True)}
-"""The keys of a GPU. TVM's own schedules for GPUs have crashed with some versions of its packages: ISOLATE is "AUTO" there."""
+"""Configuration keys of a GPU. ISOLATE is "AUTO", since some versions of TVM have crashed in their schedules for GPUs."""

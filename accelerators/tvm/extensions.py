@@ -1,4 +1,4 @@
-"""Ops of the user's: what they compute, said in TVM's tensor expressions."""
+"""Custom ops of the user, defined by TVM's tensor expressions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TvmExtension:
     """
 
     op: str
-    """The op."""
+    """Name of the op."""
     domain: str
-    """The op's domain, which must not be ONNX's own."""
+    """Domain of the op; not ONNX's own."""
     compute: Callable[..., Any]
-    """(*input tensors, **attributes) -> an output tensor, or a sequence of them: `tvm.te` placeholders in, computes out."""
+    """Function (*input tensors, **attributes) -> output tensor or sequence of tensors, from `tvm.te` placeholders to computes."""
 
 
 _extensions: dict[tuple[str, str], TvmExtension] = {}
@@ -32,7 +32,7 @@ _editions = Counter[tuple[str, str]]()
 
 
 def add(extension: Any) -> None:
-    """Make a custom op known to the TVM devices."""
+    """Register a custom op for the TVM devices."""
     if not isinstance(extension, TvmExtension):
         raise AcceleratorError(
             f"an extension is a TvmExtension, not {type(extension).__name__}",
@@ -50,18 +50,16 @@ def add(extension: Any) -> None:
 
 
 def remove(op: str, domain: str) -> None:
-    """Forget a custom op."""
+    """Remove a custom op."""
     if _extensions.pop((domain, op), None) is None:
         raise AcceleratorError(f"no extension {domain}.{op} was added")
 
 
 def find(node: Node) -> TvmExtension | None:
-    """The extension that says what the node computes."""
+    """The extension that defines the node's op."""
     return _extensions.get((node.domain, str(node.op))) if node.domain else None
 
 
 def edition(node: Node) -> int:
-    """A number that grows whenever a custom op gets a function, so that kernels of an earlier function are not used
-    for this one.
-    """
+    """Number of functions that a custom op has had, so that kernels of an earlier function are not used for a later one."""
     return _editions[node.domain, str(node.op)] if node.domain else 0

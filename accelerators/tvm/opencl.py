@@ -1,4 +1,4 @@
-"""The device `opencl`: any GPU or processor that has an OpenCL driver. TVM writes OpenCL C; pyopencl launches it."""
+"""The device `opencl`: any GPU or processor with an OpenCL driver. TVM generates OpenCL C; pyopencl launches it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from partita.graph.types import Array, TensorType
 
 
 class OpenClAccelerator(TvmAccelerator):
-    """An OpenCL device; DEVICE_ID counts them, GPUs first."""
+    """An OpenCL device; DEVICE_ID is its index, GPUs first."""
 
     name = "opencl"
     keeps_arrays = True
@@ -37,25 +37,25 @@ class OpenClAccelerator(TvmAccelerator):
         drivers()
 
     def to_device(self, array: Array) -> OpenClArray:
-        """A copy of the array in a buffer of the device's."""
+        """A copy of the array in a buffer on the device."""
         return put(self.driver, np.asarray(array, order="C"))
 
     @property
     def driver(self) -> Driver:
-        """The device that the configuration chooses."""
+        """The configured device."""
         return drivers()[int(self.get_config("DEVICE_ID"))]
 
     def machine(self, config: Mapping[str, Any]) -> Machine:
-        """The limits of the device."""
+        """The device with its limits."""
         driver = drivers()[int(config["DEVICE_ID"])]
         return opencl_machine(driver.threads, driver.local_memory, driver.extensions)
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
-        """Does TVM compile the op, and does the device have its element types?"""
+        """True if TVM compiles the op and the device has its element types, otherwise the reason."""
         return self._lacking(node) or super().supports(node, graph)
 
     def _lacking(self, node: Node) -> str | None:
-        """The element type of the node that the device does not have, in words; None if it has all."""
+        """Element type of the node that the device lacks, in words; None if it has all."""
         for entry in (*node.reads, *node.outputs):
             dtype = entry.type.dtype if isinstance(entry.type, TensorType) else ""
             extension = EXTENSIONS.get(dtype)
@@ -66,7 +66,7 @@ class OpenClAccelerator(TvmAccelerator):
         return None
 
     def lay_out(self, graph: Graph, machine: Machine) -> Graph:
-        """Integers where a model is quantized; scales and shifts folded."""
+        """Quantized models use integers; scales and shifts are folded."""
         whole, notes = in_integers(graph, machine, None)
         held = super().lay_out(for_images(whole), machine)
         return held.evolve(attrs={**held.attrs, NOTES: notes}) if notes else held
@@ -80,15 +80,15 @@ class OpenClAccelerator(TvmAccelerator):
         return assemble_steps(lifted, built, machine)
 
     def why_no_export(self) -> str | None:
-        """There is always a way: the source travels."""
+        """None: export always works, with the source."""
         return None
 
     def identity(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """TVM's version, and what kernels may count on. Drivers take each other's source, so no driver is named."""
+        """TVM's version, and the limits that kernels rely on. Any driver builds the source, so no driver is named."""
         return {"library": f"apache-tvm {version()}".rstrip(), "opencl": self.machine(config).arch}
 
     def misfit(self, identity: Mapping[str, str], config: Mapping[str, Any]) -> str | None:
-        """The device's work-groups or local memory are smaller than those compiled for, or it lacks an extension."""
+        """The reason if the device's work-groups or local memory are smaller than compiled for, or it lacks an extension."""
         here = self.identity(config)["opencl"]
         threads, memory, extensions = _limits(here)
         needed = _limits(identity.get("opencl", ""))
@@ -99,14 +99,14 @@ class OpenClAccelerator(TvmAccelerator):
         return f"it was compiled for a device with {', '.join(missing)}" if missing else None
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any], weights: Sequence[Any] = ()) -> CompiledSubgraph:
-        """The list of launches; the program is built when it first runs."""
+        """The list of launches; the program is built at the first run."""
         from partita.accelerators.tvm.compiled.step_travel import read
 
         again: Callable[[], Any] = lambda: self.compile(graph, config)  # noqa: E731
         return read(CompiledOpenCl, data, weights, graph, self.runs_on(config), bool(config["PERF_COUNT"]), again)
 
     def metrics(self) -> dict[str, Any]:
-        """The device's name and element types."""
+        """Name and element types of the device."""
         floats = {"FP16": EXTENSIONS["float16"], "FP64": EXTENSIONS["float64"]}
         capabilities = [name for name, extension in floats.items() if extension in self.driver.extensions]
         return {
@@ -117,7 +117,7 @@ class OpenClAccelerator(TvmAccelerator):
 
 
 def _limits(arch: str) -> tuple[int, int, frozenset[str]]:
-    """The items and bytes of a work-group, and the extensions, as a machine's `arch` writes them."""
+    """Items and bytes of a work-group, and the extensions, in a machine's `arch`."""
     limits, *extensions = arch.split("+")
     threads, _, memory = limits.partition("x")
     return int(threads or 0), int(memory or 0), frozenset(extensions)

@@ -1,4 +1,4 @@
-"""Tells how far a compilation is, to a callback or on a terminal."""
+"""Progress of a compilation, reported to a callback or on a terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Progress:
         self.device = device
         self.total = total
         self.callback = callback
-        """Called with how many are done, how many there are, and the name of the one that begins."""
+        """Called with the number of kernels done, their total number, and the name of the one that starts."""
         self._seen: set[str] = set()
         self._shown = callback is None and total > 1 and at_a_terminal()
 
     def step(self, key: str, name: str) -> None:
-        """A kernel of this structure begins; one that was there before takes no time and is not counted."""
+        """Report that a kernel of this structure starts; known structures take no time and are not counted."""
         if key in self._seen:
             return
         if self.callback is not None:

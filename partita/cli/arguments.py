@@ -1,4 +1,4 @@
-"""The options that several verbs share, and how their texts are read."""
+"""Options that several verbs share, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from partita.graph.errors import PartitaError, did_you_mean
 from partita.graph.types import Dim
 
 NEVER = "never"
-"""What --fail-on takes for no condition at all."""
+"""Value of --fail-on for no condition."""
 
 
 class Usage(PartitaError):
-    """Options that do not go together."""
+    """Error for options that do not go together."""
 
 
 def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
-    """MODEL, and what a model needs to be read."""
+    """MODEL, and options for reading it."""
     kinds = 'ONNX file, MXNet "-symbol.json", or zoo:NAME' + (
         ", or a file that `compile` wrote" if package else ""
     )
@@ -42,7 +42,7 @@ def add_model(parser: argparse.ArgumentParser, package: bool = False) -> None:
 
 
 def add_devices(parser: argparse.ArgumentParser, required: bool = False, precision: bool = False) -> None:
-    """The devices, and how they are configured; for models that run, with the precision."""
+    """The devices and their configuration; for verbs that run models also the precision."""
     group = parser.add_argument_group("devices")
     group.add_argument(
         "--devices",
@@ -59,7 +59,7 @@ def add_devices(parser: argparse.ArgumentParser, required: bool = False, precisi
 
 
 def add_fail_on(group: argparse._ArgumentGroup, conditions: Mapping[str, str], default: str) -> None:
-    """What makes the exit status 1."""
+    """The conditions that make the exit status 1."""
 
     def listed(text: str) -> list[tuple[str, float]]:
         return [] if text == NEVER else [_condition(part, conditions) for part in names(text)]
@@ -96,7 +96,7 @@ def add_placing(group: argparse._ArgumentGroup) -> None:
 
 
 def add_inputs(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say what the model is run on."""
+    """Options for the model's inputs."""
     add_repeated(group, "--input", str, "[NAME=]FILE", ".npy, .npz (by name) or an image; again for each input")
     group.add_argument(
         "--normalize",
@@ -110,7 +110,7 @@ def add_inputs(group: argparse._ArgumentGroup) -> None:
 def add_count(
     group: argparse._ArgumentGroup, name: str, least: int, text: str, default: int | None = None
 ) -> None:
-    """An option that takes a number, which is not less than another one; the help names its default, if there is one."""
+    """An option for an integer with a minimum; the help states its default, if there is one."""
     stated = "" if default is None else " (default: %(default)s)"
     group.add_argument(name, type=at_least(least), default=default, metavar="N", help=text + stated)
 
@@ -134,7 +134,7 @@ def shape(text: str) -> tuple[str, tuple[Dim, ...]]:
 
 
 def setting(text: str) -> tuple[str, str, Any]:
-    """[DEVICE.]KEY=VALUE; a value that JSON can read is what JSON says, any other is text."""
+    """[DEVICE.]KEY=VALUE; the value is parsed as JSON if possible, and is text otherwise."""
     path, equals, value = text.partition("=")
     device, _, key = path.rpartition(".")
     if not equals or not key:
@@ -154,7 +154,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> list[str]:
-    """Parse names with commas between them."""
+    """Parse names separated by commas."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise argparse.ArgumentTypeError("the list is empty")
@@ -162,7 +162,7 @@ def names(text: str) -> list[str]:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """An integer that is not less."""
+    """Parser for integers with a minimum."""
 
     def integer(text: str) -> int:
         number = int(text)
@@ -182,7 +182,7 @@ def positive(text: str) -> float:
 
 
 def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = None) -> dict[str, Any]:
-    """The configuration as `compile` takes it; KEY=VALUE goes to each of the devices that has such a key."""
+    """The configuration as `compile` takes it; KEY=VALUE is set for each device that has the key."""
     config: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     for device, key, value in settings:
@@ -210,7 +210,7 @@ def config_of(settings: Iterable[tuple[str, str, Any]], devices: str | None = No
 
 
 def precise(config: Mapping[str, Any], devices: str | None, precision: str | None) -> dict[str, Any]:
-    """The configuration with --precision; an error where no device offers one."""
+    """The configuration with --precision; an error if no device offers one."""
     if precision is None:
         return dict(config)
     from partita.device_keys import with_key

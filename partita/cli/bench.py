@@ -1,10 +1,10 @@
-"""How fast a model runs, beside other devices.
+"""Measure how fast a model runs, side by side with other devices.
 
-The contenders take turns, in changing order: in each round each one runs once unmeasured and then several times under the
-clock, so that whatever else the machine does falls on all alike. "times the first" is the median over the rounds of the
-ratio within a round, with half the distance between its 10th and 90th percentile. Throughput is measured with --streams calls
-at once. Outputs are compared with the first one's. --vs takes devices as --devices does; an engine then gets the whole model.
-MODEL may be a file that `partita compile` wrote: the others then get what it says that it computes."""
+The contenders take turns, in changing order. In each round each one runs once unmeasured and then several times measured, so
+that other load of the machine affects all alike. "times the first" is the median over the rounds of the ratio within a round,
+with half the distance between its 10th and 90th percentile. Throughput is measured with --streams concurrent calls. Outputs
+are compared with the first one's. --vs takes devices as --devices does; an engine then gets the whole model.
+MODEL may be a file that `partita compile` wrote: the others then get the graph in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONDITIONS = {
     "difference": "outputs are not near enough to the first one's",
     "slower=X": "the first one takes more than X times as long as another (1 without =X)",
 }
-"""What --fail-on may name."""
+"""Conditions of --fail-on."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +125,7 @@ def _failed(measured: BenchReport, conditions: Sequence[tuple[str, float]]) -> l
 
 
 def _rivals(text: str) -> list[str]:
-    """Devices with commas between them; a HETERO list has commas of its own."""
+    """Devices separated by commas; a HETERO list has commas of its own."""
     return [text] if text.upper().startswith("HETERO:") else names(text)
 
 
@@ -135,7 +135,7 @@ def _rival(graph: pt.Graph, devices: str, arguments: argparse.Namespace, screen:
 
 
 def _config(devices: str | None, arguments: argparse.Namespace, own: bool = True) -> dict[str, Any]:
-    """The configuration: of the first contender what --config says, of each what equal means ask for."""
+    """The configuration: --config for the first contender, common settings for all."""
     config: dict[str, Any] = config_of(arguments.config, devices) if own else {}
     if arguments.threads is not None:
         config = with_key(config, devices, "NUM_THREADS", arguments.threads)
@@ -143,7 +143,7 @@ def _config(devices: str | None, arguments: argparse.Namespace, own: bool = True
 
 
 def _check_precision(arguments: argparse.Namespace) -> None:
-    """At least one of all the devices has to offer it, or --precision would change nothing."""
+    """An error unless one of the devices offers a precision, since --precision would have no effect."""
     asked = [arguments.devices, *(devices for listed in arguments.vs for devices in listed)]
     if arguments.precision is None or any(map(offers_precision, asked)):
         return

@@ -22,7 +22,7 @@ EXAMPLE = """\
 """
 
 SHOWN = 30
-"""The number of entries that are listed unless --all is given."""
+"""Maximum number of entries listed without --all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Do what the user asks of the cache: list, clear, or tell where it is."""
+    """List or clear the cache, or show its folder."""
     folder = arguments.folder or str(default_folder())
     if arguments.folder and not (Path(folder) / "entries").is_dir():
         raise ReadError("this is no cache folder", where=folder, remedy="Name one that a CACHE_DIR named")

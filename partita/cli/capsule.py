@@ -62,5 +62,5 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _subgraph(text: str) -> int | str:
-    """The number of a subgraph, or its name; no model has more than a million."""
+    """Number of a subgraph, or its name; no model has more than a million."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else text

@@ -1,4 +1,4 @@
-"""What decides which nodes go together: devices, a backend, op names, a pattern, or a file of the user's."""
+"""Options that choose the nodes of subgraphs: devices, a backend, op names, a pattern, or a file of the user's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from partita.graph.errors import did_you_mean
 
 @attrs.frozen(slots=True, eq=False)
 class Partitioned:
-    """A partitioned graph, and why it is as it is."""
+    """A partitioned graph, with the reasons for its partition."""
 
     graph: pt.Graph
     """The graph with its calls."""
     report: pt.PartitionReport
-    """The report of what was taken and what was refused."""
+    """Report of accepted and refused ops."""
     placement: pt.Placement | None
-    """The device of each node, if devices were asked."""
+    """Device of each node, if devices were queried."""
 
     @property
     def unsupported(self) -> dict[str, dict[str, str]]:
-        """The ops that no device runs, each with every device's reason."""
+        """Ops that no device runs, each with every device's reason."""
         return {} if self.placement is None else self.placement.unsupported
 
 
@@ -56,7 +56,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def partition(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> Partitioned:
-    """The graph partitioned as the options say."""
+    """The graph partitioned according to the options."""
     screen.say("partitioning")
     properties = load_plugin(arguments.plugin) if arguments.plugin else []
     limits = {
@@ -107,7 +107,7 @@ def _property(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) ->
 
 
 def _warn_of_absent(ops: list[str], graph: pt.Graph, screen: Screen) -> None:
-    """Ops that are asked for and that the model has not: often a slip."""
+    """Warn of requested ops that the model lacks, often a typo."""
     nodes = [node for node in graph.nodes if node.is_op]
     present = {f"{node.domain}::{node.op}" if node.domain else str(node.op) for node in nodes}
     for op in ops:

@@ -29,7 +29,7 @@ from partita.cli.screen import Screen, table
 from partita.graph.words import counted
 
 SHOWN = 8
-"""The outputs that a warning lists."""
+"""Maximum number of outputs listed in a warning."""
 
 EXAMPLE = """\
   partita compare lowered.onnx model.onnx --tolerance 0.02
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The command line as it were for the other side."""
+    """Command line for the other side."""
     own = {"model": arguments.other or arguments.model, "params": None if arguments.other else arguments.params}
     if not is_package(own["model"]):
         own["key"] = None
@@ -102,14 +102,14 @@ def _other_arguments(arguments: argparse.Namespace) -> argparse.Namespace:
 
 
 def _row(layer: Layer, tolerance: float, shown: Sequence[int]) -> tuple[str, ...]:
-    """The types of a side's kernels are shown where one of them is not all float32."""
+    """A table row; a side's kernel types are shown if one of them is not all float32."""
     verdict = "" if not layer.is_output else "ok" if layer.relative <= tolerance else f"output, more than {tolerance:g}"
     numbers = f"{layer.absolute:.3g}", f"{layer.relative:.2g}", f"{layer.cosine:.6f}"
     return layer.name, layer.op, *numbers, *(layer.types[i] for i in shown), verdict
 
 
 def _require_same_inputs(model: pt.CompiledModel, other: pt.CompiledModel, arguments: argparse.Namespace) -> None:
-    """Complain unless both models are asked the same."""
+    """Raise an error unless both models have the same inputs."""
     own = dict(model.properties.inputs)
     missing = [name for name, _ in other.properties.inputs if name not in own]
     if missing:

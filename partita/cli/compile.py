@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _why(model: pt.CompiledModel) -> list[str]:
-    """What is known of how it was compiled, and the second level of each subgraph."""
+    """Story of the compilation, as far as known, and the second level of each subgraph."""
     from partita.accelerators.building.report import CompileReport
 
     stories = [model.report.compiling()] if isinstance(model.report, CompileReport) else []
@@ -59,7 +59,7 @@ def _why(model: pt.CompiledModel) -> list[str]:
 
 
 def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mapping[str, Any]) -> None:
-    """NotSupported, before anything is compiled, where a device that gets ops cannot export what it compiles."""
+    """NotSupported, before anything is compiled, if a device that gets ops cannot export its code."""
     unable = {device.label: why for device in asked_devices(arguments.devices) if (why := device.accelerator.why_no_export())}
     if unable:
         placed = set(pt.query(graph, arguments.devices, config=config, **placing_of(arguments)).values())
@@ -69,7 +69,7 @@ def _check_export(graph: pt.Graph, arguments: argparse.Namespace, config: Mappin
 
 
 def report_lines(model: pt.CompiledModel) -> list[Table | str]:
-    """What was compiled, and what moved or was noted, to be shown."""
+    """Summary of a compilation, with moves and notes."""
     from partita.accelerators.building.report import CompileReport, move_lines
 
     report = model.report

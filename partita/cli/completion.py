@@ -1,4 +1,4 @@
-"""Completion of the command line by the shell, which the extra `completion` writes."""
+"""Shell completion of the command line, written by the extra `completion`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 SHELLS = ("bash", "zsh", "tcsh")
-"""The shells that a completion can be written for."""
+"""Supported shells."""
 
 
 class Complete(argparse.Action):
-    """Print the completion for a shell, and nothing else."""
+    """Prints the completion for a shell, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
         try:
@@ -28,7 +28,7 @@ class Complete(argparse.Action):
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The options and arguments of the parser and of all verbs."""
+    """Options and arguments of the parser and of all verbs."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -1,6 +1,6 @@
-"""What can run models here, what cannot, and what to do about it.
+"""List the devices that can run models here, why others cannot, and what to do about it.
 
-With a NAME: that device's metrics and the keys of its configuration."""
+With a NAME: that device's metrics and configuration keys."""
 
 from __future__ import annotations
 

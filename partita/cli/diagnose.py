@@ -1,7 +1,7 @@
-"""Which node makes the output wrong: each subgraph held against a trusted device, then parts of the first that is wrong.
+"""Find the node that makes the output wrong.
 
-Every subgraph, and every part of one, runs on the values that the trusted device gives it, so that errors do not spread.
-Exit status 1 where something is wrong."""
+Each subgraph is compared with a trusted device, then parts of the first wrong one. Every subgraph, and every part of one,
+runs on the trusted device's values, so that errors do not spread. The exit status is 1 if something is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two report pages: ops that moved, subgraphs that were cut otherwise, times.
+"""List the changes between two report pages: moved ops, regrouped subgraphs, times.
 
 BEFORE and AFTER are files that `--report` or `report_page` wrote, of one model placed, partitioned or compiled in two ways."""
 
@@ -17,7 +17,7 @@ EXAMPLE = """\
 """
 
 SHOWN = 12
-"""The number of changes of each kind that are shown."""
+"""Maximum number of changes of each kind that are shown without --all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

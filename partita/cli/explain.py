@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def find_node(graph: pt.Graph, name: str) -> pt.Node:
-    """The op node of that name, or that makes the value of that name."""
+    """The op node of that name, or the one that computes the value of that name."""
     makers = {name: entry.node for name, entry in zip(graph.output_names, graph.outputs)}
     makers |= {value: node for node in graph.nodes if node.is_op for value in node.output_names if value}
     node = graph[name] if name in graph else makers.get(name)
@@ -76,7 +76,7 @@ def find_node(graph: pt.Graph, name: str) -> pt.Node:
 
 
 def _second_level(node: pt.Node, partitioned: Partitioned, devices: str | None) -> SecondLevel | None:
-    """The kernels of the subgraph that the node is in; None if its device does not show them."""
+    """The kernels of the node's subgraph; None if its device does not report them."""
     report = partitioned.report
     home = next((call for group, call in zip(report.groups, report.calls) if node.name in group.nodes), None)
     if partitioned.placement is None or home is None:
@@ -95,7 +95,7 @@ def _described(node: pt.Node) -> str:
 
 
 def _ways(name: str, report: pt.PartitionReport) -> list[str]:
-    """The way of each cycle that a border at the node avoids."""
+    """The path of each cycle that a border at the node avoids."""
     borders = [border for border in report.borders if name in (border.producer, border.consumer)]
     paths = [(border, report.cycle_path(border)) for border in borders]
     return [f"  the cycle of {b.producer} -> {b.consumer}: {' -> '.join(path)}" for b, path in paths if path]
@@ -126,7 +126,7 @@ def _as_data(node: pt.Node, partitioned: Partitioned) -> dict[str, object]:
 
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
-    """From the words that the exporter left; nothing is loaded."""
+    """Explain a compiled model from the exporter's report; nothing is loaded."""
     from partita.accelerators.package.imported_report import ImportedReport, read_report
 
     with reading_package(arguments) as package:

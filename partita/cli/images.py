@@ -1,4 +1,4 @@
-"""An image as a model's input: resized to the input's size, its channels in the input's order, normalised."""
+"""An image as a model's input: resized to the input's size, with channels in the input's order, normalised."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from partita.graph.errors import MissingDependency, ReadError
 from partita.graph.types import TensorType, Type
 
 IMAGES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""The endings of the names of image files."""
+"""File extensions of images."""
 
 NORMALIZE = ("imagenet", "unit", "none")
-"""imagenet: (v/255 - mean) / deviation by channel, as torchvision does; unit: v/255; none: v as it is, 0 to 255."""
+"""imagenet: (v/255 - mean) / deviation by channel, as in torchvision; unit: v/255; none: v unchanged, 0 to 255."""
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-"""Of ImageNet's red, green and blue, as parts of 255."""
+"""Means of ImageNet's red, green and blue, as fractions of 255."""
 
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 """The standard deviations."""
@@ -26,7 +26,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 @attrs.frozen(slots=True)
 class _Plan:
-    """The layout of an image in memory, as an input wants it."""
+    """Layout of an image for an input."""
 
     channels: int
     height: int | None
@@ -35,9 +35,9 @@ class _Plan:
 
 
 def read_image(path: str, name: str, kind: Type | None, normalize: str) -> Any:
-    """The image for an input of shape [1, C, H, W] or [1, H, W, C] with C of 1 or 3; a size that is not fixed is the image's own.
+    """The image for an input of shape [1, C, H, W] or [1, H, W, C] with C of 1 or 3; a dynamic size is the image's own.
 
-    It is scaled to H x W as a whole (bilinear; nothing is cut off). Integers get the bytes as they are."""
+    It is scaled to H x W as a whole (bilinear; not cropped). Integer inputs get the bytes unchanged."""
     plan = _plan(path, name, kind)
     pixels = _pixels(path, plan)
     assert isinstance(kind, TensorType)
@@ -68,7 +68,7 @@ def _plan(path: str, name: str, kind: Type | None) -> _Plan:
 
 
 def _pixels(path: str, plan: _Plan) -> Any:
-    """Height x width x channels, bytes."""
+    """Bytes of height x width x channels."""
     try:
         from PIL import Image
     except ImportError:
@@ -76,9 +76,9 @@ def _pixels(path: str, plan: _Plan) -> Any:
     try:
         with Image.open(path) as image:
             picture = image.convert("L" if plan.channels == 1 else "RGB")
-    except MemoryError as error:  # A chunk that claims to be larger than memory is asked for whole.
+    except MemoryError as error:  # A chunk that claims to be larger than memory is allocated as a whole.
         raise ReadError("no image can be read from it: it wants more memory than there is", where=path) from error
-    except Exception as error:  # A decoder raises anything of a damaged file.
+    except Exception as error:  # A decoder may raise any exception for a damaged file.
         raise ReadError(f"no image can be read from it: {error}", where=path) from error
     size = (plan.width or picture.width, plan.height or picture.height)
     return np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], plan.channels)

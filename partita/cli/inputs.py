@@ -1,4 +1,4 @@
-"""Arrays for a model's inputs, from the files that a command line names."""
+"""Arrays for a model's inputs, from the files of a command line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from partita.graph.readers.arrays import NUMBERS, ZIP, read_npy, read_npz
 from partita.graph.types import TensorType, Type
 
 _KINDS = NUMBERS + "cSU"
-"""The kinds of element types that an input may have: text too."""
+"""Kinds of element types of inputs, including text."""
 
 Specs = Sequence[tuple[str, Type | None]]
-"""Names and types of the inputs."""
+"""Names and types of inputs."""
 
 
 def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str, Any]:
-    """The arrays of FILE or NAME=FILE by the names of the inputs: .npy for one input, .npz for several by name, an
-    image for one.
+    """Arrays of FILE or NAME=FILE by the names of the inputs: .npy for one input, .npz for several by name, an image for one.
 
-    Files without a name are given to the remaining inputs, in order."""
+    Files without a name are assigned to the remaining inputs, in order."""
     by_name: dict[str, Any] = {}
     for text in texts:
         name, path = _split(text, specs)
@@ -38,7 +37,7 @@ def read_inputs(texts: Sequence[str], specs: Specs, normalize: str) -> dict[str,
 
 
 def _split(text: str, specs: Specs) -> tuple[str | None, str]:
-    """NAME=FILE where NAME is an input, else a file's path, which may have '=' in it."""
+    """NAME=FILE if NAME is an input, else a file's path, which may contain '='."""
     for name, _ in specs:
         if text.startswith(name + "="):
             return name, text[len(name) + 1 :]
@@ -94,7 +93,7 @@ def _by_name(path: str, arrays: Mapping[str, Any], specs: Specs) -> dict[str, An
 
 
 def fitted(array: Any, kind: Type | None) -> Any:
-    """The array in the input's dtype where that changes no value; a leading 1 for the batch where just that is missing."""
+    """The array in the input's dtype if that changes no value, and with a leading 1 for the batch if only that is missing."""
     if not isinstance(kind, TensorType) or not isinstance(array, np.ndarray):
         return array
     if (
@@ -117,5 +116,5 @@ def _symbols(kind: TensorType) -> tuple[str, ...]:
 
 
 def listed(specs: Specs) -> str:
-    """The inputs, for a message."""
+    """List of the inputs, for an error message."""
     return "Its inputs are " + ", ".join(f"{name}: {'?' if kind is None else kind}" for name, kind in specs)

@@ -1,7 +1,7 @@
-"""What a model consists of: ops, types, parameters, FLOPs, memory, sizes that are not fixed.
+"""Show statistics of a model: ops, types, parameters, FLOPs, memory, dynamic sizes.
 
-A multiplication with its addition is one MAC and two FLOPs. "Activations" is what a good plan of memory needs for all values
-between the ops. Of a compiled model: its devices, inputs, outputs and subgraphs; nothing of it is run."""
+A multiplication with its addition is one MAC and two FLOPs. "Activations" is the memory of a good plan for all values between
+the ops. Of a compiled model: its devices, inputs, outputs and subgraphs; nothing of it is run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ EXAMPLE = """\
 
 
 MEASURES = ("InferShape", "PlanMemory")
-"""The passes that run before the tables are made.
+"""Passes that run before the tables are made.
 
-Neither changes what the graph computes, so nothing has to be verified.
+Neither changes what the graph computes, so no verification is needed.
 """
 
 
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Show the model in numbers."""
+    """Show the model's statistics."""
     if takes_package(arguments):
         return _package(arguments, screen)
     with collector_paused():
@@ -86,7 +86,7 @@ def _as_data(
 
 
 def _tables(ops: list[dict[str, Any]], nodes: list[dict[str, Any]] | None, flops: int) -> list[Table]:
-    """A row for each kind of op, and, where they were asked for, for each node."""
+    """A row for each kind of op, and, if requested, for each node."""
     columns = ("op", "count", "parameters", "FLOP", "share")
     rows = [
         (row["op"], f"{row['count']:,}", f"{row['parameters']:,}", count_text(row["flops"]), f"{row['flops'] / (flops or 1):.1%}")
@@ -100,7 +100,7 @@ def _tables(ops: list[dict[str, Any]], nodes: list[dict[str, Any]] | None, flops
 
 
 def _ops(graph: pt.Graph, summary: Summary, flops: Flops) -> list[dict[str, Any]]:
-    """A row for each kind of op, the dearest first. An array that several ops read counts for the first."""
+    """A row for each kind of op, the most expensive first. An array that several ops read counts for the first."""
     parameters, seen = Counter[str](), set[int]()
     for node in graph.nodes:
         for entry in node.reads if node.is_op else ():
@@ -146,7 +146,7 @@ def _not_counted(flops: Flops, inputs: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _package(arguments: argparse.Namespace, screen: Screen) -> int:
-    """The devices, inputs, outputs and subgraphs of a compiled model."""
+    """Devices, inputs, outputs and subgraphs of a compiled model."""
     with reading_package(arguments) as package:
         manifest = package.manifest
         units = [

@@ -1,4 +1,4 @@
-"""`partita`: the verbs, and what happens when one of them fails."""
+"""`partita`: the verbs, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERBS = (
     "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
     "diagnose", "reduce", "capsule", "cache",
 )
-"""One file each."""
+"""Verbs, one file each."""
 
 ABOUT = """\
 Decides which accelerator runs which part of a neural network, and compiles it.
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _ended_as_by_error() -> Iterator[None]:
-    """Inside, SIGTERM ends the command as an error does, so that no file stays that is half written."""
+    """Inside, SIGTERM ends the command like an error, so that no half-written file remains."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -85,7 +85,7 @@ def _ended_as_by_error() -> Iterator[None]:
 
 
 def _run_isolated(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the verb. Models may come from anybody, so a crash of ONNX's inference is an error like any other."""
+    """Run the verb. Models may be untrusted, so a crash of ONNX's inference becomes an ordinary error."""
     from partita.passes import settings
 
     before, settings.isolate_inference = settings.isolate_inference, True
@@ -124,7 +124,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _needed(first: str) -> Sequence[str]:
-    """The verbs whose files have to be imported for a command line that begins so."""
+    """Verbs whose files have to be imported for a command line with this first word."""
     if first in VERBS:
         return (first,)
     if first in ("-h", "--help") or first.partition("=")[0] == "--completion":
@@ -141,20 +141,20 @@ def _needed(first: str) -> Sequence[str]:
 
 
 def _too_many(word: str, command: str, help_text: str) -> Usage:
-    """A word of the command line that nobody takes."""
+    """Error for a word of the command line that is no argument."""
     from partita.cli.arguments import Usage
 
     option = word.partition("=")[0]
     if not option.startswith("-"):
         return Usage(f"{word!r} is one argument too many", remedy=f"See {command} --help")
     known = dict.fromkeys(re.findall(r"--([a-z-]+)", help_text))
-    near = [f"'--{name}'" for name in get_close_matches(option.lstrip("-"), known)]  # dashes make any two look alike
+    near = [f"'--{name}'" for name in get_close_matches(option.lstrip("-"), known)]  # dashes make any two options similar
     remedy = f"Did you mean {', '.join(near)}?" if near else f"See {command} --help"
     return Usage(f"there is no option {option!r}", remedy=remedy)
 
 
 def make_parser(wanted: Sequence[str] = VERBS) -> argparse.ArgumentParser:
-    """The parser of the command line, with these verbs."""
+    """Parser of the command line with these verbs."""
     parser = _Parser(
         prog="partita",
         description=ABOUT,
@@ -194,14 +194,14 @@ def _add_common(parser: argparse.ArgumentParser, run: Callable[..., int]) -> Non
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help that is as wide as the terminal, with the options' names in one column."""
+    """Help as wide as the terminal, with the options' names in one column."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
 
 
 class _Once(argparse._StoreAction):
-    """An option with one value: to give it twice is a slip, of which one would be dropped without a word."""
+    """An option with one value that must not be given twice: one of the values would silently be dropped."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         given = namespace.__dict__.setdefault("_given", set())
@@ -218,14 +218,14 @@ class _Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and which help to read, then exit."""
+        """Raise the error, with the help to read."""
         from partita.cli.arguments import Usage
 
         raise Usage(message, remedy=f"See {self.prog} --help")
 
 
 def _failed(error: Exception, screen: Screen, debug: bool) -> int:
-    """One message, and the exit status that goes with it."""
+    """Print one message, and return its exit status."""
     from partita.cli.arguments import Usage
     from partita.graph.errors import PartitaError
 
@@ -253,6 +253,6 @@ def _as_data(error: PartitaError) -> dict[str, str | None]:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads it any more: what is still to be written at the end goes nowhere."""
+    """Discard output that is still to be written, since nobody reads it."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -32,7 +32,7 @@ EXAMPLE = """\
 """
 
 KINDS = frozenset((".npy", ".npz")) | IMAGES
-"""The endings of the names of files that are read."""
+"""File extensions of inputs."""
 
 FOLDER = ".npy, .npz and image files, a call each; or a .parquet file, a call for each row"
 
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Run the model on each file, and write what comes of it."""
+    """Run the model on each file, and write its outputs."""
     source, folder = Path(arguments.folder), Path(arguments.output)
     table = Table(source) if source.suffix.lower() == ".parquet" and source.is_file() else None
     files = [] if table is not None else _files(source)
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of the folder that can be inputs, by name; each has a name of its own for its result."""
+    """Input files of the folder, by name; each has a distinct name for its result."""
     if not folder.is_dir():
         raise ReadError("there is no such folder", where=str(folder), remedy="Give a folder of .npy, .npz or image files")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in KINDS and path.is_file())

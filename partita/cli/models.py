@@ -1,4 +1,4 @@
-"""The model that a command line names."""
+"""The model of a command line."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from partita.accelerators.package.container import Package
 
 PACKAGE = ".partita"
-"""The ending of the names of files that `partita compile` writes."""
+"""File extension of `partita compile`."""
 
 SYMBOL = "-symbol.json"
-"""The ending of the name of an MXNet symbol; its parameters are in PREFIX-0000.params, where the number is the epoch."""
+"""Suffix of an MXNet symbol; its parameters are in PREFIX-0000.params, where the number is the epoch."""
 
 ZIP = b"PK\x03\x04"
-"""The first bytes of a compiled model."""
+"""First bytes of a compiled model."""
 
 
 def is_package(model: str) -> bool:
-    """Is the file a compiled model?
+    """True if the file is a compiled model.
 
-    Under another name it is known by its first bytes: no other model that is read here is a zip archive. (A torch file is one
-    too, and is not read.)
+    Under another extension it is recognized by its first bytes: no other model that is read here is a zip archive. (A torch file
+    is one too, but is not read.)
     """
     if model.endswith(PACKAGE):
         return True
-    if holds_torch(model) or not os.path.isfile(model):  # A pipe is not for reading twice.
+    if holds_torch(model) or not os.path.isfile(model):  # A pipe cannot be read twice.
         return False
     try:
         with open(model, "rb") as file:
@@ -56,7 +56,7 @@ def is_package(model: str) -> bool:
 
 
 def takes_package(arguments: argparse.Namespace) -> bool:
-    """True if MODEL is a compiled model. With --key nothing else is read: it would have no signature."""
+    """True if MODEL is a compiled model. With --key others are an error, because they have no signature."""
     if is_package(arguments.model):
         return True
     if arguments.key:
@@ -66,8 +66,8 @@ def takes_package(arguments: argparse.Namespace) -> bool:
 
 @contextmanager
 def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
-    """A compiled model to look into, its checksum (and signature, with --key) verified and nothing loaded; what it does not hold
-    is an error that says so."""
+    """A compiled model for inspection, its checksum (and signature, with --key) verified and nothing loaded. Missing contents
+    raise a ReadError."""
     from partita.accelerators.package.container import Package, checked_key
 
     path = arguments.model
@@ -81,12 +81,12 @@ def reading_package(arguments: argparse.Namespace) -> Iterator[Package]:
 
 
 def key_of(arguments: argparse.Namespace) -> bytes | None:
-    """The bytes of the file that --key names; None without the option."""
+    """Bytes of the file that --key names; None without the option."""
     return Path(arguments.key).read_bytes() if arguments.key else None
 
 
 def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
-    """MODEL as a graph, with the sizes that --shape gives, optimised if wanted."""
+    """MODEL as a graph, with the sizes of --shape, optimised if requested."""
     if is_package(arguments.model):
         raise ReadError(
             "this is a compiled model, and the command needs the model itself",
@@ -108,7 +108,7 @@ def load_graph(arguments: argparse.Namespace, screen: Screen) -> pt.Graph:
 def read_graph(
     model: str, screen: Screen, shapes: Mapping[str, tuple[Dim, ...]], params: str | None = None, strict: bool = False
 ) -> pt.Graph:
-    """The graph of the model of that name."""
+    """The graph of the model with that name."""
     screen.say(f"reading {model}")
     if model.endswith(SYMBOL) and params is None:
         beside = sorted(glob.glob(f"{glob.escape(model.removesuffix(SYMBOL))}-????.params"))
@@ -121,7 +121,7 @@ def read_graph(
 
 
 def writable(path: str | None, model: str) -> Path | None:
-    """The path, if a file can be written there: said before the work begins, not after it."""
+    """The path, if a file can be written there; checked before the work begins."""
     if path is None:
         return None
     target = Path(path)
@@ -140,12 +140,12 @@ def writable(path: str | None, model: str) -> Path | None:
 def load_model(
     arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> tuple[pt.Graph | None, pt.CompiledModel]:
-    """MODEL compiled, and its graph; of a file that is compiled already there is none."""
+    """MODEL compiled, and its graph; None for the graph of an already compiled file."""
     if not takes_package(arguments):
         _require_here(arguments.devices, config)
         graph = load_graph(arguments, screen)
         specs = [(node.name, node[0].type) for node in graph.inputs]
-        given = read_inputs(arguments.input, specs, arguments.normalize)  # fails now if the file cannot be read
+        given = read_inputs(arguments.input, specs, arguments.normalize)  # fails early if the file cannot be read
         if len(given) == len(specs):
             InputChecker(graph).arrays((), given)
         return graph, compiled(graph, arguments, screen, config)
@@ -164,7 +164,7 @@ def load_model(
 
 
 def _require_here(wanted: str | None, config: Mapping[str, Any]) -> None:
-    """AcceleratorUnavailable where the one device asked for can only compile here; of several, those here take over."""
+    """AcceleratorUnavailable if the only requested device cannot run here; of several, the others take over."""
     devices = asked_devices(wanted or DEFAULT)
     if len(devices) != 1:
         return
@@ -181,13 +181,13 @@ def _require_here(wanted: str | None, config: Mapping[str, Any]) -> None:
 def compiled(
     graph: pt.Graph, arguments: argparse.Namespace, screen: Screen, config: Mapping[str, Any]
 ) -> pt.CompiledModel:
-    """The model on the devices asked for, though others may answer first (START)."""
+    """The model on the requested devices, though others may answer first (START)."""
     screen.say(f"compiling for {arguments.devices or DEFAULT}")
     return pt.compile(graph, arguments.devices, config, strict=arguments.strict, **placing_of(arguments)).wait()
 
 
 def model_inputs(model: pt.CompiledModel, arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
-    """The inputs given, and made-up ones for the rest."""
+    """The given inputs, or random ones if there are none."""
     specs = model.properties.inputs
     given = read_inputs(arguments.input, specs, arguments.normalize)
     if len(given) == len(specs):

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file as the inputs of calls: a column for each input, by its name."""
+"""Rows of a Parquet file as inputs of calls: a column for each input, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partita.graph.types import TensorType, Type
 from partita.graph.words import first_line
 
 ROWS = 64
-"""Rows that are read at once."""
+"""Number of rows read at once."""
 
 
 class Table:
@@ -38,8 +38,8 @@ class Table:
         return int(self._file.metadata.num_rows)
 
     def inputs(self, specs: Specs) -> Iterator[dict[str, Any]]:
-        """The arrays of each row by the names of the inputs. A cell is a number, or a list of numbers, which may be nested or
-        flat; other columns are left unread."""
+        """Arrays of each row by the names of the inputs. A cell is a number, or a list of numbers, nested or flat; other columns
+        are not read."""
         import pyarrow
 
         names = [name for name, _ in specs]

@@ -1,4 +1,4 @@
-"""Which nodes go together, why each border is where it is, and the partitioned model as ONNX.
+"""Partition a model: its subgraphs, the reason for each border, and the partitioned model as ONNX.
 
 Each subgraph becomes one call of a function inside the ONNX file, which ONNX Runtime and Netron open."""
 
@@ -22,10 +22,10 @@ EXAMPLE = """\
 """
 
 NAMED = 12
-"""The number of ops that a warning names."""
+"""Maximum number of ops named in a warning."""
 
 SHOWN = 30
-"""The number of subgraphs that the table lists unless --all is given."""
+"""Maximum number of subgraphs in the table without --all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

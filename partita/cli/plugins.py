@@ -1,4 +1,4 @@
-"""A user's own Python file: its properties, selectors and patterns, and whatever it registers."""
+"""A user's own Python file: its properties, selectors and patterns, and anything that it registers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import partita as pt
 from partita.graph.errors import ReadError, did_you_mean
 
 MODULE = "partita_plugin"
-"""The beginning of the name under which a plugin file is loaded as a module; the file's name follows."""
+"""Prefix of the module name of a plugin file; the file's name follows."""
 
 
 def load_plugin(text: str) -> list[pt.SubgraphProperty]:
-    """The properties of FILE.py, or of FILE.py:NAME that one alone; registering is left to the file itself."""
+    """All properties of FILE.py, or only NAME of FILE.py:NAME; the file itself may register more."""
     path, _, wanted = text.partition(".py:")
     module = _run_file(path + ".py" if wanted else path)
     properties = dict(_properties(module))
@@ -59,7 +59,7 @@ def _run_file(path: str) -> ModuleType:
 
 @contextmanager
 def blaming(plugin: str | None) -> Iterator[None]:
-    """An error that came out of the user's file names the line there."""
+    """Inside, an error from the user's file gets the line number there."""
     try:
         yield
     except pt.PartitaError as error:
@@ -75,7 +75,7 @@ def blaming(plugin: str | None) -> Iterator[None]:
 
 
 def _line_in(file: Path, error: BaseException) -> str:
-    """`:12`, the last line of the file that the error came through."""
+    """`:12`, the last line of the file that the error passed through."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
     line, trace = "", error.__traceback__
@@ -87,9 +87,7 @@ def _line_in(file: Path, error: BaseException) -> str:
 
 
 def _properties(module: ModuleType) -> Iterator[tuple[str, pt.SubgraphProperty]]:
-    """The properties and selectors that the file itself defines, by name; a selector that a property of the file makes
-    belongs to it.
-    """
+    """Properties and selectors that the file itself defines, by name; a selector class is skipped if the file has properties."""
     defined = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
     properties = [(name, value) for name, value in defined if _is_own(value, pt.SubgraphProperty, module)]
     for name, value in properties:
@@ -118,7 +116,7 @@ def _new_property(cls: type[pt.SubgraphProperty], name: str, module: ModuleType)
 
 
 class _SelectorProperty(pt.SubgraphProperty):
-    """A new selector of the class for each seed."""
+    """Creates a new selector of the class for each seed."""
 
     def __init__(self, cls: type[pt.SubgraphSelector], name: str) -> None:
         self.cls = cls

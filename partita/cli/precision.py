@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Choose, show the plan, and write what was asked for."""
+    """Choose the precisions, show the plan, and write the requested files."""
     from rich.text import Text
 
     for path in (arguments.plan, arguments.output):
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _chosen(graph: pt.Graph, config: Mapping[str, Any], arguments: argparse.Namespace, screen: Screen) -> pt.PrecisionPlan:
-    """The plan, by measuring."""
+    """The plan, chosen by measuring."""
     before = None if arguments.lock_plan is None else _read(arguments.lock_plan)
     lock = {**(before.locked if before else {}), **dict(arguments.lock)}
     placing = placing_of(arguments)

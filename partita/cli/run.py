@@ -44,7 +44,7 @@ CONDITIONS = {
     "moved": "a device could not compile what it took",
     "fallback": "an op is not on the first device",
 }
-"""What --fail-on may name."""
+"""Conditions of --fail-on."""
 
 EXAMPLE = """\
   partita run zoo:squeezenet --devices HETERO:cpu,reference --check
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> int:
 def _failed(
     model: pt.CompiledModel, checked: Sequence[Difference], conditions: Sequence[tuple[str, float]], first: str
 ) -> list[str]:
-    """The conditions of --fail-on that hold; `first` is the device that was to run everything."""
+    """The conditions of --fail-on that hold; `first` is the device that should run everything."""
     holds = {
         "difference": not all(difference.ok for difference in checked),
         "moved": bool(getattr(model.report, "moves", ())),
@@ -128,7 +128,7 @@ def _failed(
 
 
 def _original(graph: pt.Graph, arguments: argparse.Namespace, screen: Screen) -> pt.Graph | None:
-    """The graph to check against; None if no check was asked for."""
+    """The graph to check against; None if no check was requested."""
     if arguments.against:
         return unplaced(read_graph(arguments.against, screen, dict(arguments.shape), arguments.params))
     return unplaced(graph, "Name the model that it was made from: --against MODEL") if arguments.check else None
@@ -142,7 +142,7 @@ def _check(
     arguments: argparse.Namespace,
     screen: Screen,
 ) -> list[Difference]:
-    """Against the reference; first, whether the outputs depend on the inputs at all."""
+    """Compare with the reference, and warn if the outputs do not depend on the inputs."""
     screen.say("running the reference")
     expected = pt.compile(original, "reference")(inputs)
     others = {name: -value if _is_float(value) else value for name, value in inputs.items()}
@@ -167,7 +167,7 @@ def _profile(
 
 
 def _timeline(model: pt.CompiledModel, inputs: dict[str, Any], calls: int, screen: Screen) -> Timeline | None:
-    """So many calls started one after the other, which run at once as far as the model lets them; None for no calls."""
+    """Timeline of this many calls, which run concurrently as far as the model allows; None for no calls."""
     if not calls:
         return None
     screen.say("calling")
@@ -198,7 +198,7 @@ def _write(
 
 
 def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> None:
-    """Write arrays by name as `np.load` reads them. Nothing is pickled."""
+    """Write arrays by name for `np.load`. Nothing is pickled."""
     for name, value in zip(names, outputs):
         if not isinstance(value, np.ndarray):
             raise WriteError(
@@ -212,7 +212,7 @@ def _write_arrays(path: str, names: Sequence[str], outputs: Sequence[Any]) -> No
 
 
 def _described(model: pt.CompiledModel, outputs: Any) -> list[dict[str, Any]]:
-    """Each output in a few numbers."""
+    """Summary statistics of each output."""
     rows = []
     for (name, kind), value in zip(model.properties.outputs, outputs):
         row: dict[str, Any] = {"name": name, "type": str(kind)}

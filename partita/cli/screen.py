@@ -1,6 +1,6 @@
-"""The output of a verb: results go to stdout, as tables or as JSON; progress and warnings to stderr.
+"""Output of a verb: results go to stdout, as tables or JSON; progress and warnings go to stderr.
 
-Names come from models, which may be hostile: no control character of theirs reaches the terminal."""
+Names come from models, which may be hostile: none of their control characters reaches the terminal."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDTH = 160
-"""Columns of tables that go to a file or a pipe, unless COLUMNS says otherwise."""
+"""Width of tables in a file or a pipe, unless COLUMNS is set."""
 
 MANY = 7
-"""A table with so many columns is folded beyond recognition where it is too wide."""
+"""Tables with at least this many columns lose their frame if they are too wide."""
 
 DEBUG = "PARTITA_DEBUG"
-"""The environment variable that stands for --debug."""
+"""Environment variable with the effect of --debug."""
 
 
 @attrs.frozen(slots=True)
 class Screen:
-    """The output of one run."""
+    """Output of one run."""
 
     as_json: bool = False
-    """One JSON object in place of tables?"""
+    """True to print one JSON object in place of tables."""
     quiet: bool = False
-    """No progress?"""
+    """True to suppress progress."""
 
     def show(self, *items: RenderableType) -> None:
-        """Tables, or lines of text, on stdout; nothing where JSON was asked for."""
+        """Print tables or lines of text on stdout; nothing with JSON."""
         if self.as_json:
             return
         console = _console(sys.stdout)
         for item in items:
             title = getattr(item, "title", None)
             if title is not None and not isinstance(item, str):
-                console.print(_Clean(title), soft_wrap=True)  # a table folds its title at its own width
+                console.print(_Clean(title), soft_wrap=True)  # a table would fold its title at its own width
                 setattr(item, "title", None)  # noqa: B010  only tables have one
             _squeeze(item, console)
             console.print(_Clean(item), soft_wrap=isinstance(item, str))
 
     def write_json(self, data: Any) -> None:
-        """The result as data on stdout; nothing unless JSON was asked for."""
+        """Print the result as JSON on stdout; nothing unless JSON was requested."""
         if self.as_json:
             print(json.dumps(_plain(data), indent=1, allow_nan=False))
 
@@ -60,7 +60,7 @@ class Screen:
             _print_line(text, "dim")
 
     def note(self, text: str) -> None:
-        """Print a line that was asked for, whatever --quiet says, on stderr."""
+        """Print a requested line on stderr, even with --quiet."""
         _print_line(text, "dim")
 
     def note_all(self, lines: Iterable[str]) -> None:
@@ -69,11 +69,11 @@ class Screen:
             self.note(line)
 
     def warn(self, text: str) -> None:
-        """Print what the user should know about the result as a line on stderr."""
+        """Print a warning about the result on stderr."""
         _print_line(f"warning: {text}", "yellow")
 
     def fail(self, text: str, data: Mapping[str, Any]) -> None:
-        """Why there is no result: on stderr, and as {"error": data} where JSON was asked for."""
+        """Print the reason for a failure on stderr, and {"error": data} on stdout with JSON."""
         self.write_json({"error": data})
         _print_line(f"error: {text}", "red")
 
@@ -81,7 +81,7 @@ class Screen:
 def table(
     title: str, columns: Iterable[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()
 ) -> Table:
-    """A table of plain cells; numbers stand on the right in the columns named by `right`."""
+    """A table of plain cells; the columns in `right` are aligned right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -116,7 +116,7 @@ def _print_line(text: str, style: str) -> None:
 
 
 def _squeeze(item: RenderableType, console: Console) -> None:
-    """A table of many columns that is too wide for the terminal goes without its frame: fewer cells are folded."""
+    """Remove the frame of a table that has many columns and is too wide, so that fewer cells are folded."""
     from rich.table import Table
 
     if not isinstance(item, Table) or len(item.columns) < MANY:
@@ -127,7 +127,7 @@ def _squeeze(item: RenderableType, console: Console) -> None:
 
 
 class _Clean:
-    """Something to print, each character that is not printable replaced."""
+    """A wrapper that replaces characters that are not printable."""
 
     def __init__(self, inner: RenderableType) -> None:
         self.inner = inner
@@ -146,7 +146,7 @@ def _printable(text: str) -> str:
 
 
 def _plain(data: Any) -> Any:
-    """The value as JSON can say it: NaN and the infinities become null."""
+    """The value in a form that JSON can represent: NaN and infinities become null."""
     if isinstance(data, Mapping):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, screen: Screen) -> int:
-    """Compile the model, measure its kernels, and show what was found."""
+    """Compile the model, measure its kernels, and show the results."""
     model = compiled(
         load_graph(arguments, screen), arguments, screen, config_of(arguments.config, arguments.devices)
     )

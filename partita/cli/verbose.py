@@ -1,4 +1,4 @@
-"""What the loggers under `partita` say, on stderr: -v."""
+"""-v: messages of the loggers under `partita`, on stderr."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from partita.cli.screen import Screen
 
 LEVELS = (logging.INFO, logging.DEBUG)
-"""The least that is shown with -v, and with -vv."""
+"""Minimum levels shown with -v, and with -vv."""
 
 
 class _OnScreen(logging.Handler):
-    """Prints each record as a line; control characters in a model's names are replaced there."""
+    """Prints each record as a line; the screen replaces control characters in a model's names."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _OnScreen(logging.Handler):
 
 @contextmanager
 def told(verbose: int, screen: Screen) -> Iterator[None]:
-    """Show what the loggers say while the block runs; without -v nothing."""
+    """Inside, messages of the loggers are shown; nothing without -v."""
     if not verbose:
         yield
         return

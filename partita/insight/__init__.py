@@ -1,1 +1,1 @@
-"""Finding what is wrong with a model on a device: which op, in the smallest graph that still shows it."""
+"""Finds the op that makes a model wrong on a device, in the smallest graph that still shows the error."""

@@ -1,4 +1,4 @@
-"""The trusted run of a partitioned graph, border by border."""
+"""The trusted run of a partitioned graph, subgraph by subgraph."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from partita.insight.trusted import Trusted
 
 @attrs.frozen(slots=True, eq=False)
 class Border:
-    """One subgraph's share of the trusted run."""
+    """Inputs and outputs of one subgraph in the trusted run."""
 
     call: Node
-    """The subgraph's call."""
+    """Call of the subgraph."""
     given: list[Any]
-    """The values of the subgraph's inputs."""
+    """Values of the subgraph's inputs."""
     expected: list[Any]
-    """The values of its outputs."""
+    """Values of its outputs."""
 
 
 class TrustedWalk:
@@ -46,5 +46,5 @@ class TrustedWalk:
 
     @property
     def outputs(self) -> list[Any]:
-        """The graph's outputs, once all subgraphs have run."""
+        """Outputs of the graph, once all subgraphs have run."""
         return [self._values[entry] for entry in self.graph.outputs]

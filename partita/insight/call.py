@@ -1,4 +1,4 @@
-"""The inputs of one call, as users give them."""
+"""Inputs of one call, in the forms that users give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.graph.graph import Graph
 
 
 def call_arrays(graph: Graph, call: Any, seed: int = 0) -> list[Any]:
-    """The values in the order of the graph's inputs: of a tuple in order, a dictionary by name, a single array; None: made up."""
+    """Input values in the graph's order, from a tuple in order, a dictionary by name, or a single array; random for None."""
     checker = InputChecker(graph)
     if call is None:
         return checker.made_up(seed)

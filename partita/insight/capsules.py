@@ -1,4 +1,4 @@
-"""`capsule`: a subgraph of a model, or what a diagnosis blames, as a folder that can be mailed."""
+"""`capsule`: a subgraph of a model, or the fault of a diagnosis, as a self-contained folder."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def capsule(
     review: Callable[[Sequence[str]], object] | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write one subgraph into a folder, with its inputs, the outputs that are expected, its plan, all versions, and a script
-    `run.py` that runs it again: nothing else of the model is needed, or in it.
+    """Write one subgraph into a folder, with its inputs, the expected outputs, its plan, all versions, and a script `run.py` that
+    runs it again. Nothing else of the model is needed or included.
 
-    `source` is a diagnosis's fault, or else a model: then `subgraph` is the number or the name of one of its subgraphs, whose
-    inputs are what a run of the model on the devices `against` gives it.
+    `source` is a diagnosis's fault, or else a model: then `subgraph` is the number or the name of one of its subgraphs, and its
+    inputs come from a run of the model on the devices `against`.
 
-    With `anonymous` constants, inputs and tables in attributes are drawn anew, with the same statistics or in the same range,
-    texts are random letters, and names and symbols are numbers. What stays, since the subgraph would be another one without,
-    is listed before anything is written: `review` is called with the lines, and stops it by an exception; without it they are
-    logged. Attributes of custom ops whose text is to stay are named in `keep`."""
+    With `anonymous`, constants, inputs and tables in attributes are replaced by random ones with the same statistics or range,
+    texts by random letters, and names and symbols by numbers. What has to stay is listed before anything is written: `review`
+    is called with the lines and may stop it by an exception; without `review` they are logged. `keep` names attributes of
+    custom ops whose text stays."""
     check_tolerance(tolerance, "capsule")
     seed = SEED.read("seed", seed, "capsule")
     keep = Key((), texts).read("keep", keep, "capsule")
@@ -73,7 +73,7 @@ def capsule(
 
 
 def _path(folder: Any) -> Path:
-    """The folder that the caller names."""
+    """The caller's folder as a path."""
     if not isinstance(folder, (str, bytes, os.PathLike)):
         cause = f"a folder is a path, not {type(folder).__name__}"
     elif "\0" in os.fsdecode(folder):
@@ -110,7 +110,7 @@ def _of_model(
 
 
 def _number(units: Sequence[Unit], subgraph: int | str) -> int:
-    """The position of the subgraph that is meant."""
+    """Index of the subgraph that is meant."""
     names = [unit.name for unit in units]
     if isinstance(subgraph, int) and 0 <= subgraph < len(units):
         return subgraph
@@ -121,14 +121,14 @@ def _number(units: Sequence[Unit], subgraph: int | str) -> int:
 
 
 def _tolerance(kept: Capsule, asked: float | None) -> float:
-    """The error that is allowed: what was asked for, or else what the element types allow."""
+    """The allowed error: the caller's, or else that of the element types."""
     precision = str(kept.config.get("PRECISION") or "f32")
     differences = compare(kept.graph, kept.expected, kept.expected, asked, precision, inner=True)
     return float(max((one.tolerance for one in differences), default=0.0))
 
 
 def _anonymous(kept: Capsule, trusted: Trusted, seed: int, keep: Sequence[str]) -> tuple[Capsule, list[str]]:
-    """The capsule with other weights and inputs, and what these give; and what of the model stays in it, line by line."""
+    """The capsule with other weights and inputs and their outputs; and a line for each part of the model that stays in it."""
     hidden = made_anonymous(kept.graph, kept.inputs, seed, keep)
     is_run = len(hidden.inputs) == len(hidden.graph.inputs) and bool(kept.expected)
     try:

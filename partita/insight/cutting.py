@@ -1,4 +1,4 @@
-"""Some ops of a graph as a graph of their own, which can be compiled and run by itself."""
+"""Some ops of a graph as a graph of their own, which can be compiled and run alone."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from partita.partition.op_index import build_op_index
 
 @attrs.frozen(slots=True, eq=False)
 class Cut:
-    """A convex group of ops, cut out."""
+    """A convex group of ops, cut out of a graph."""
 
     members: tuple[int, ...]
-    """The numbers of its ops in the graph, ascending."""
+    """Indices of its ops in the graph, ascending."""
     graph: Graph
     """The ops as a closed graph."""
     reads: tuple[NodeEntry, ...]
-    """For each input of `graph` the value of the whole graph that it stands for."""
+    """Value of the whole graph for each input of `graph`."""
     makes: tuple[NodeEntry, ...]
-    """For each output of `graph` the value of the whole graph that it is."""
+    """Value of the whole graph for each output of `graph`."""
 
     @property
     def ops(self) -> tuple[Node, ...]:
-        """The op nodes of the cut, in order."""
+        """Op nodes of the cut, in order."""
         return tuple(node for node in self.graph.nodes if node.is_op)
 
 
 class Cutter:
-    """Cuts groups out of one graph."""
+    """Cuts groups of ops out of one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._index = build_op_index(graph)
         self.ops: tuple[Node, ...] = tuple(self._index.nodes)
-        """The ops in topological order; the cuts' members are positions in it."""
+        """The ops in topological order; members of cuts are indices into it."""
         self.producers: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(sources)) for sources in self._index.preds)
         """For each op the ops that it depends on, each once."""
         self.consumers = self._index.consumers()
@@ -54,13 +54,13 @@ class Cutter:
         return Cut(chosen, body, tuple(draft.entries), makes)
 
     def siblings(self, member: int) -> list[int]:
-        """The ops before this one that read one of its values too, no constants, and lead not to it; the nearest first."""
+        """Earlier ops that share a value (not a constant) with this one and do not lead to it; the nearest first."""
         read = {entry for entry in self.ops[member].reads if entry.node.value is None}
         above = self.before(member)
         return [i for i in range(member - 1, -1, -1) if i not in above and not read.isdisjoint(self.ops[i].reads)]
 
     def closed(self, members: Iterable[int]) -> set[int]:
-        """The members and every op on a path between two of them: the smallest convex group that holds them. Linear."""
+        """The members and every op on a path between two of them: the smallest convex group that contains them. Linear."""
         chosen = set(members)
         return self._reached(chosen, self.consumers) & self._reached(chosen, self.producers)
 

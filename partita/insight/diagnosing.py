@@ -1,4 +1,4 @@
-"""`diagnose`: from "the output is wrong" to the node that makes it so."""
+"""`diagnose`: finds the node that makes an output wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from partita.partition import AffinityProperty
 from partita.passes import apply_pass
 
 HALF = 65504.0
-"""The largest number of float16."""
+"""Largest float16."""
 
 
 @at_a_device()
@@ -61,14 +61,13 @@ def diagnose(
     isolate: bool = False,
     seed: int = 0,
 ) -> Diagnosis:
-    """Find the node, or the group of nodes fused, that makes a model on these devices differ from the devices `against`.
+    """Find the node, or the group of fused nodes, that makes a model on these devices differ from the devices `against`.
 
-    Each subgraph is run on the values that the trusted run gives it, so that no error of another reaches it: first border by
-    border; then, in the first that is wrong, a cut is moved until no smaller part is wrong. `inputs` are one call's: an array, a
-    tuple in order, a dictionary by name; or a list of such calls, of which the first that is wrong is looked into; made up if
-    they are left out. `tolerance` bounds max|a - b| over max|b|; by default it follows the element types and PRECISION. Each
-    part runs `runs` times, which have to agree. `isolate` runs the devices in child processes, which may crash. `seed` is that of
-    inputs that are made up."""
+    Each subgraph runs on its inputs in the trusted run, so that no error of another reaches it. The first wrong subgraph is then
+    cut at varying places until no smaller part is wrong. `inputs` are those of one call: an array, a tuple in order, a dictionary
+    by name; or a list of such calls, of which the first wrong one is examined; random by default. `tolerance` bounds max|a - b|
+    over max|b|; by default it follows the element types and PRECISION. Each part runs `runs` times, which have to agree.
+    `isolate` runs the devices in child processes, which may crash. `seed` is the seed of random inputs."""
     check_tolerance(tolerance, "diagnose")
     calls = inputs if isinstance(inputs, list) else [inputs]
     if not calls or runs < 1:
@@ -83,7 +82,7 @@ def diagnose(
 
 
 class _Task:
-    """One model on its devices, which calls are held against."""
+    """One model on its devices, which is compared with the trusted run for each call."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class _Task:
             self.subgraphs = list(_uncompiled(self.graph, devices, self.config))
 
     def _compiled(self, graph: Graph) -> CompiledModel | None:
-        """The model; None where a device cannot compile what it took, which is then what is wrong."""
+        """The compiled model; None if a device cannot compile what it took, which is then the fault."""
         try:
             model = compile(graph, self.devices, self.config).wait()
         except CompileError:
@@ -131,13 +130,13 @@ class _Task:
 
     @property
     def name(self) -> str:
-        """The devices in words."""
+        """Names of the devices."""
         if isinstance(self.given, CompiledModel):
             return ", ".join(self.given.properties.devices)
         return _named(self.devices or DEFAULT)
 
     def diagnosed(self, call: Any) -> Diagnosis:
-        """One call's diagnosis."""
+        """The diagnosis of one call."""
         arrays = call_arrays(self.graph, call, self.seed)
         walk = TrustedWalk(self.graph, [subgraph.body for subgraph in self.subgraphs], arrays, self.trusted)
         checks: list[SubgraphCheck] = []
@@ -169,7 +168,7 @@ class _Task:
         return first_not_finite(subgraph.body, given, self.trusted)
 
     def _outputs(self, arrays: list[Any], expected: Sequence[Any]) -> tuple[Difference, ...]:
-        """How far the model as a whole is off: what its users see. Random numbers agree with nothing."""
+        """Errors of the whole model's outputs, as its users see them; empty if it draws random numbers."""
         if self.model is None or any(draws_numbers(subgraph.body) for subgraph in self.subgraphs):
             return ()
         try:
@@ -181,7 +180,7 @@ class _Task:
         return tuple(compare(self.graph, outputs, expected, self.tolerance, coarsest))
 
     def _fault(self, subgraph: _Subgraph, whole: Trial, given: Sequence[Any]) -> tuple[Fault, tuple[Layer, ...]]:
-        """The smallest part of a subgraph that is wrong, and the errors of the values where the cut passed."""
+        """The smallest part of a subgraph that is wrong, and the errors of the values at the cuts."""
         body = subgraph.body
         trials = self._trials(subgraph, given)
         blamed = search(trials, whole)
@@ -191,7 +190,7 @@ class _Task:
         return self._told(subgraph, trials, attrs.evolve(blamed, tries=tries), len(whole.members)), _inside(trials)
 
     def _hidden(self, subgraph: _Subgraph, whole: Trial, given: Sequence[Any]) -> Fault | None:
-        """An op that is wrong by itself where the subgraph is right as far as its roundings let one see."""
+        """The first op that is wrong by itself, in a subgraph that is right only because quantization hides errors."""
         trials = self._trials(subgraph, given)
         wrong = first_wrong(trials)
         if wrong is None:
@@ -225,7 +224,7 @@ class _Task:
         )
 
     def _within_calls(self, trials: Trials, blamed: Blamed, subgraph: _Subgraph) -> tuple[Trials, Blamed]:
-        """The search once more among the ops of the functions that are blamed, where the error stays when they are inlined."""
+        """The search repeated among the ops of blamed functions, if the error persists when these are inlined."""
         cut = trials.cut(blamed.trial.members)
         if not any(op.subgraph is not None for op in cut.ops):
             return trials, blamed
@@ -244,16 +243,16 @@ class _Subgraph:
     call: Node
     """The call."""
     body: Graph
-    """What it computes."""
+    """Body of the call."""
     device: Device
-    """The device that it is for."""
+    """Its device."""
     config: Mapping[str, Any]
-    """The device's configuration."""
+    """Configuration of the device."""
     unit: Unit | None = None
-    """The compiled subgraph; None if it is yet to be compiled."""
+    """The compiled subgraph; None if it is not compiled yet."""
 
     def tried(self, given: Sequence[Any], expected: Sequence[Any], measure: Measure) -> Trial:
-        """The whole subgraph on these inputs."""
+        """Trial of the whole subgraph on these inputs."""
         try:
             unit = self.unit or compile_unit(self.call.name, self.device, self.body, self.config)
         except CompileError as error:
@@ -268,7 +267,7 @@ class _Subgraph:
 
 
 def _cut_by_device(graph: Graph, devices: Any, config: Mapping[str, Any]) -> Graph:
-    """The graph as `compile` cuts it before anything is compiled."""
+    """The graph partitioned as `compile` does it, without compiling."""
     typed = apply_pass(graph, "InferShape", strict=False)
     placed = any(node.affinity is not None for node in typed.nodes if node.is_op)
     applied = typed if placed else query(typed, devices, config=config or None).apply(typed)
@@ -292,7 +291,7 @@ def _uncompiled(graph: Graph, devices: Any, config: Mapping[str, Any]) -> Iterat
 
 
 def _inside(trials: Trials) -> tuple[Layer, ...]:
-    """The values at the places where a prefix ended, in order; of each what the longest prefix says."""
+    """The values at the ends of the tried prefixes, in order, each as in the longest prefix."""
     whole = len(trials.cutter.ops)
     seen: dict[str, Layer] = {}
     for size in range(1, whole):
@@ -302,7 +301,7 @@ def _inside(trials: Trials) -> tuple[Layer, ...]:
 
 
 def _reason(trial: Trial, values: Sequence[Any], config: Mapping[str, Any]) -> str:
-    """What is known about why the numbers are wrong."""
+    """Known reason for wrong values, in words."""
     sizes = [np.abs(value[np.isfinite(value)].astype(np.float64)).max(initial=0.0) for value in values if _is_float(value)]
     narrow = config.get("PRECISION") in ("f16", "fast") or any(_is_float(value) and value.dtype == np.float16 for value in values)
     if trial.kind in (NAN, INFINITE) and narrow and max(sizes, default=0.0) > HALF / 2:

@@ -1,4 +1,4 @@
-"""What `diagnose` returns: each subgraph's own error, and the node, or the group of nodes, that is to blame."""
+"""Result of `diagnose`: the error of each subgraph, and the node, or the group of nodes, to blame."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MANY = 8
-"""A group of more nodes than that is a sum of small errors rather than one fault."""
+"""A group of more nodes is a sum of small errors rather than one fault."""
 
 ADDED = 100.0
-"""So many times what is allowed small errors may become together."""
+"""Factor of the allowed error up to which small errors may add up."""
 
 LAYERS = 60
-"""The rows of a table that `print` shows."""
+"""Number of table rows that `print` shows."""
 
 
 @attrs.frozen(slots=True)
@@ -33,19 +33,19 @@ class SubgraphCheck:
     """One subgraph on the trusted run's inputs."""
 
     name: str
-    """The name of its call."""
+    """Name of its call."""
     device: str
     """The device that runs it."""
     ops: int
-    """How many ops it has."""
+    """Number of its ops."""
     kind: str
-    """"right", or the way in which it is wrong."""
+    """"right", or the kind of error."""
     excess: float
-    """Its largest error over what is allowed."""
+    """Its largest error relative to the allowed one."""
     layers: tuple[Layer, ...]
-    """How far each of its outputs is from the trusted one."""
+    """Comparison of each of its outputs with the trusted one."""
     message: str = ""
-    """What the device said, where it failed."""
+    """Error message of the device, if it failed."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -53,23 +53,23 @@ class Fault:
     """The smallest part of the model that is wrong by itself."""
 
     subgraph: str
-    """The subgraph that it was found in."""
+    """The subgraph in which it was found."""
     device: str
     """The device that runs it."""
     nodes: tuple[str, ...]
-    """The nodes' names: one, or a group that is wrong only together."""
+    """Names of the nodes: one, or a group that is wrong only together."""
     ops: tuple[str, ...]
-    """Their ops."""
+    """Ops of the nodes."""
     kind: str
-    """The way in which it is wrong."""
+    """Kind of error."""
     message: str
-    """What the device said, where it failed; else what is known of the reason."""
+    """Error message of the device, if it failed; else the known reason."""
     layers: tuple[Layer, ...]
-    """How far its outputs are from the trusted ones, on the trusted run's inputs."""
+    """Comparison of its outputs with the trusted ones, on the trusted run's inputs."""
     tries: int
-    """How many groups of ops were compiled to find it."""
+    """Number of groups of ops compiled to find it."""
     among: int
-    """How many ops the subgraph has."""
+    """Number of ops of the subgraph."""
     graph: Graph
     """The nodes as a graph of their own."""
     inputs: tuple[Any, ...]
@@ -79,9 +79,9 @@ class Fault:
     target: Device
     """The device itself."""
     config: Mapping[str, Any]
-    """The device's configuration."""
+    """Configuration of the device."""
     tolerance: float | None = None
-    """The error that was allowed; None: that of the element types."""
+    """The allowed error; None: that of the element types."""
 
     def __str__(self) -> str:
         listed = ", ".join(f"{name} ({op})" for name, op in zip(self.nodes[:MANY], self.ops, strict=False))
@@ -97,38 +97,38 @@ class Fault:
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Diagnosis:
-    """The object that `diagnose` gives."""
+    """Result of `diagnose`."""
 
     model: str
-    """The model's name."""
+    """Name of the model."""
     devices: str
-    """The devices that were asked."""
+    """The diagnosed devices."""
     against: str
-    """The devices whose numbers were taken for right."""
+    """The trusted devices."""
     outputs: tuple[Difference, ...]
-    """How far the model's outputs are from the trusted ones; empty if it could not run."""
+    """Comparison of the model's outputs with the trusted ones; empty if it could not run."""
     subgraphs: tuple[SubgraphCheck, ...]
-    """The subgraphs in order, each on the trusted run's inputs, up to the first that is wrong."""
+    """The subgraphs in order, each on the trusted run's inputs, up to the first wrong one."""
     fault: Fault | None
     """The smallest part that is wrong by itself; None if every subgraph is right."""
     inside: tuple[Layer, ...] = ()
-    """Values inside the subgraph at fault, in order: as its device computes them where the cut passed."""
+    """Values inside the subgraph at fault, in order, as its device computes them at the cuts."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing."""
+    """Further notes."""
 
     @property
     def ok(self) -> bool:
-        """Is nothing wrong?"""
+        """True if nothing is wrong."""
         return self.fault is None and all(one.ok for one in self.outputs)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes to blame."""
+        """Names of the nodes to blame."""
         return () if self.fault is None else self.fault.nodes
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The errors by layer: the borders of the subgraphs, then what was seen inside the one at fault."""
+        """Errors by layer: the outputs of the subgraphs, then the values inside the one at fault."""
         return (*(layer for check in self.subgraphs for layer in check.layers), *self.inside)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,12 +147,12 @@ class Diagnosis:
         }
 
     def to_svg(self) -> str:
-        """The relative error of each layer as a picture."""
+        """Picture of the relative error of each layer."""
         blamed = () if self.fault is None else [layer.name for layer in self.fault.layers]
         return error_plot(self.layers, blamed)
 
     def to_table(self, most: int = LAYERS) -> Table:
-        """The errors by layer, for a terminal, by rich."""
+        """Errors by layer as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -193,7 +193,7 @@ class Diagnosis:
         return f"{far[0].output} is too far off for small errors that add up; {why}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows."""
+        """Representations for notebooks."""
         return {"text/plain": str(self), "image/svg+xml": self.to_svg()}
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The errors of a model's layers as a picture: a bar for each, as long as the logarithm of its relative error."""
+"""Picture of the errors of a model's layers: bars with the logarithms of their relative errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from partita.by_layer import Layer
 from partita.graph.words import in_xml, shortened
 
 ROW, LABEL, WIDTH = 18, 260, 420
-"""The height of a row, the width of the names, and that of the bars, in pixels."""
+"""Height of a row, width of the names, and width of the bars, in pixels."""
 
 LEAST, LARGEST = -9.0, 1.0
-"""The decimal logarithms of the errors at the left and right end."""
+"""Decimal logarithms of the errors at the left and right end."""
 
 
 def error_plot(layers: Sequence[Layer], blamed: Collection[str] = ()) -> str:
-    """The picture as SVG. The bars of blamed values are red, those of infinite errors reach the end."""
+    """The picture as SVG. Bars of blamed values are red, those of infinite errors reach the end."""
     height = ROW * (len(layers) + 2)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LABEL + WIDTH + 90}" height="{height}" '

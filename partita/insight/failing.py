@@ -1,4 +1,4 @@
-"""What `--fails` names: a command, or a Python function, that says whether a model still fails."""
+"""Values of `--fails`: a command, or a Python function, that decides whether a model still fails."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from partita.graph.graph import Graph
 from partita.insight.reducing import Fails, write_candidate
 
 MODEL, INPUTS = "{model}", "{inputs}"
-"""What stands for the two files in a command."""
+"""Placeholders for the two files in a command."""
 
 SECONDS = 600.0
-"""The default time limit of a command, in seconds."""
+"""Default time limit of a command in seconds."""
 
 HUNG = -1000
-"""The status of one that runs longer, which no process ends with."""
+"""Status of a command that exceeds its time limit; no process ends with it."""
 
 
 class Command:
-    """Runs a command on each candidate. The failure is the status with which it ends for the whole model, which is not 0."""
+    """Runs a command on each candidate. The failure is its exit status for the whole model, which is not 0."""
 
     def __init__(self, line: str, seconds: float = SECONDS) -> None:
         self.seconds = seconds
@@ -40,7 +40,7 @@ class Command:
             self.words.append(INPUTS)
 
     def __call__(self, graph: Graph, inputs: Mapping[str, Any]) -> bool:
-        """Does it end as it did for the first graph?"""
+        """True if it ends with the same status as for the first graph."""
         with tempfile.TemporaryDirectory(prefix="partita-reduce-") as name:
             folder = Path(name)
             write_candidate(graph, inputs, folder)
@@ -51,7 +51,7 @@ class Command:
         return status == self.status != 0
 
     def _status(self, words: list[str]) -> int:
-        """How it ends. It is a group of processes by itself, and none of them stays behind."""
+        """Exit status of the command. It runs in a process group of its own, all of which is killed at the end."""
         quiet = subprocess.DEVNULL
         try:
             process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
@@ -78,7 +78,7 @@ def _filled(word: str, files: Mapping[str, str]) -> str:
 
 
 def read_fails(text: str, seconds: float | None = None) -> Fails:
-    """The function of FILE.py:NAME, or else the command."""
+    """The function FILE.py:NAME, or else the command."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py") and name.isidentifier()):
         return Command(text, seconds or SECONDS)

@@ -29,32 +29,32 @@ from partita.insight.trusted import Trusted
 from partita.passes import apply_pass
 
 Fails = Callable[[Graph, Mapping[str, Any]], bool]
-"""Says of a graph, and of arrays by the names of its inputs, whether it still fails."""
+"""Predicate of a graph, and of arrays by the names of its inputs: True if it still fails."""
 
 MOST = 400
-"""So many candidates are tried."""
+"""Default maximum number of candidates."""
 
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class Reduction:
-    """The object that `reduce` gives."""
+    """Result of `reduce`."""
 
     graph: Graph
     """The smallest part that fails."""
     inputs: Mapping[str, Any]
-    """The values of its inputs, from a run of the whole model."""
+    """Values of its inputs, from a run of the whole model."""
     ops: int
-    """How many ops the whole model has."""
+    """Number of ops of the whole model."""
     tries: int
-    """How many candidates were tried."""
+    """Number of candidates tried."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the ops that are left."""
+        """Names of the remaining ops."""
         return tuple(node.name for node in self.graph.nodes if node.is_op)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the part as `model.onnx` and its inputs as `inputs.npz`; the folder is made if it is not there."""
+        """Write the part as `model.onnx` and its inputs as `inputs.npz`; the folder is created if missing."""
         write_candidate(self.graph, self.inputs, Path(folder))
 
     def __str__(self) -> str:
@@ -79,13 +79,13 @@ def reduce(
     seconds: float | None = None,
     seed: int = 0,
 ) -> Reduction:
-    """Leave out of the graph what is not needed for it to fail, as `fails(graph, inputs)` says.
+    """Remove from the graph what is not needed for it to fail, according to `fails(graph, inputs)`.
 
-    Candidates are convex groups of ops, and their inputs are the values of a run of the whole model on the devices `against`.
-    Then sizes are made smaller, one and half of what they were, where the graph allows it (`shapes`). The failure may be any that
-    the function can see; it is asked about at most `most` candidates, so often about each as `repeats` says: one that fails once
-    fails. With `seconds` each candidate is asked about in a forked process that is ended, with all that it started, when it takes
-    longer; it hangs then, which is the failure if the whole model hangs. `inputs` that are None are made up, with this `seed`."""
+    Candidates are convex groups of ops, with inputs from a run of the whole model on the devices `against`. Then sizes are
+    reduced, to one or to half, where the graph allows it (`shapes`). The failure may be anything that the function can detect. It
+    is called for at most `most` candidates, `repeats` times each: one failure suffices. With `seconds` each candidate is tested
+    in a forked process, which is killed with all its children when it takes longer; this hang is the failure if the whole model
+    hangs. `inputs` that are None are random, with this `seed`."""
     for name, number in (("most", most), ("repeats", repeats)):
         if number < 1:
             raise BadConfig(f"{name} is {number}", where="reduce", remedy="Let it try one candidate at least, once or more")
@@ -101,15 +101,15 @@ def reduce(
 
 
 class Timed:
-    """Asks a function in a forked process, which is ended with all that it started when it takes too long."""
+    """Calls a function in a forked process, which is killed with all its children when it takes too long."""
 
     def __init__(self, fails: Fails, seconds: float) -> None:
         self.fails, self.seconds = fails, seconds
         self.hangs: bool | None = None
-        """True if the whole model hangs: the first answer tells."""
+        """True if the whole model hangs; set by the first call."""
 
     def __call__(self, graph: Graph, inputs: Mapping[str, Any]) -> bool:
-        """Does it fail? It does by a hang if the whole model hangs, and by an end of the process."""
+        """True if it fails: by a hang if the whole model hangs, else by the function's answer or the death of the process."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -152,7 +152,7 @@ class _Reducing:
         return cut.graph, dict(zip((node.name for node in cut.graph.inputs), given, strict=True))
 
     def fails(self, members: Sequence[int]) -> bool:
-        """Does this group fail? A group is asked about once."""
+        """True if this group fails. Each group is tested once."""
         key = tuple(members)
         if key not in self.answers:
             if self.tries >= self.most:
@@ -161,7 +161,7 @@ class _Reducing:
         return self.answers[key]
 
     def asked(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
-        """Does it fail? An error on the whole model is the caller's; one that a part alone raises is another failure."""
+        """True if the graph fails. An error on the whole model is raised; one on a part alone is another failure."""
         self.tries += 1
         try:
             return any(self.ask(graph, arrays) for _ in range(self.repeats))
@@ -173,7 +173,7 @@ class _Reducing:
             raise AcceleratorError(cause, where="reduce, option fails", remedy=remedy) from error
 
     def smallest(self) -> list[int]:
-        """The smallest group: the shortest prefix that fails, the shortest end of it, then that without what it does not need."""
+        """The smallest group: the shortest failing prefix, its shortest failing suffix, and that without unneeded ops."""
         members = list(range(len(self.cutter.ops)))
         if not self.fails(members):
             raise AcceleratorError(
@@ -187,7 +187,7 @@ class _Reducing:
         return self._without_parts(members)
 
     def _shortest(self, members: list[int], part: Callable[[int], list[int]]) -> list[int]:
-        """The shortest part that fails, by bisection; what does not grow evenly is left to the next step."""
+        """The shortest part that fails, by bisection, which assumes monotonicity; the next step handles the rest."""
         right, wrong = 0, len(members)
         while wrong - right > 1:
             middle = (right + wrong) // 2
@@ -198,7 +198,7 @@ class _Reducing:
         return part(wrong)
 
     def _without_parts(self, members: list[int]) -> list[int]:
-        """The group without every part that it can do without: halves first, single ops last."""
+        """The group without the parts that are not needed to fail: halves first, single ops last."""
         size = max(1, len(members) // 2)
         while True:
             smaller = next((rest for rest in self._rests(members, size) if self.fails(rest)), None)
@@ -210,14 +210,14 @@ class _Reducing:
                 size //= 2
 
     def _rests(self, members: list[int], size: int) -> Iterator[list[int]]:
-        """The convex groups that are left without so many neighbours."""
+        """The convex groups that remain when `size` neighbours are removed."""
         for start in range(0, len(members), size):
             rest = members[:start] + members[start + size :]
             if rest and self.cutter.closed(rest) == set(rest):
                 yield rest
 
     def with_small_sizes(self, graph: Graph, given: Mapping[str, Any]) -> tuple[Graph, Mapping[str, Any]]:
-        """The graph with sizes of its inputs made smaller, as long as it fails and the trusted run computes it."""
+        """The graph with reduced input sizes, as long as it fails and the trusted run computes it."""
         settled = False
         while not settled:
             settled = True
@@ -231,7 +231,7 @@ class _Reducing:
         return graph, given
 
     def _runs(self, graph: Graph, arrays: Mapping[str, Any]) -> bool:
-        """Does the trusted device compute it? Sizes that do not go together are no failure."""
+        """True if the trusted device computes it. Incompatible sizes are no failure."""
         try:
             self.trusted.outputs(graph, [arrays[node.name] for node in graph.inputs])
         except AcceleratorError:
@@ -240,7 +240,7 @@ class _Reducing:
 
 
 def write_candidate(graph: Graph, inputs: Mapping[str, Any], folder: Path) -> None:
-    """The graph and its inputs as two files."""
+    """Writes the graph and its inputs as two files."""
     folder.mkdir(parents=True, exist_ok=True)
     save(graph, str(folder / "model.onnx"))
     write_arrays(folder / "inputs.npz", inputs)

@@ -1,7 +1,7 @@
-"""The smallest group of a subgraph's ops that is wrong by itself, by moving one cut through them.
+"""Search for the smallest group of a subgraph's ops that is wrong by itself, by moving a cut.
 
-A prefix of the topological order is convex, and so is what lies between two cuts. Bisection over the prefixes finds the last op
-that it takes (log2(n) compilations); then that op is tried alone, with each op that it reads, and with more before it."""
+A prefix of the topological order is convex, and so is the part between two cuts. Bisection over the prefixes finds the last op
+that is needed (log2(n) compilations); then that op is tried alone, with each op that it reads, and with more before it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import attrs
 from partita.insight.trial import NUMBERS, RIGHT, Trial, Trials
 
 LIMITS = (1.0, 0.1, 0.01)
-"""Parts of what is allowed, at which the search begins anew where it ended at no node or pair."""
+"""Fractions of the allowed error at which the search is repeated if it found no node or pair."""
 
 MOST_DROPPED = 12
-"""How many ops are left out of a larger group, one at a time, to see whether it needs them."""
+"""Maximum number of ops left out of a larger group, one at a time, to find unneeded ones."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Blamed:
-    """What the search ended with."""
+    """Result of the search."""
 
     trial: Trial
     """The smallest group that is wrong by itself."""
     tries: int
-    """How many groups were compiled."""
+    """Number of groups compiled."""
 
 
 def first_wrong(trials: Trials) -> Trial | None:
-    """The first op whose numbers are wrong by itself, with the trusted run's values to read."""
+    """The first op with wrong values by itself, when it reads the trusted run's values."""
     for member, excess in enumerate(trials.alone()):
         if excess > 1:
             trial = trials([member])
@@ -40,7 +40,7 @@ def first_wrong(trials: Trials) -> Trial | None:
 
 
 def search(trials: Trials, whole: Trial) -> Blamed:
-    """The smallest group that shows what the whole shows."""
+    """The smallest group with the same error as the whole."""
     return _Search(trials, whole).run()
 
 
@@ -55,7 +55,7 @@ class _Search:
         return Blamed(self._smallest(), len(self.trials.tried) - 1 + self.trials.whole)
 
     def _smallest(self) -> Trial:
-        """A node or a pair if the error begins there; else as many ops as it takes."""
+        """A node or a pair if the error begins there; else as many ops as needed."""
         for number, limit in enumerate(self._limits()):
             last = self._last_op(limit)
             group = self._near(last) or (self._of_all() or self._beside(last) if not number else None)
@@ -64,15 +64,15 @@ class _Search:
         return self._grown(self._last_op(1.0))
 
     def _limits(self) -> tuple[float, ...]:
-        """The excess above which a prefix is taken for wrong, one after the other: far above rounding where the whole is far off,
-        then what is allowed, and less, since an error may shrink on its way."""
+        """Limits on the excess above which a prefix counts as wrong, to be tried in turn: far above rounding if the whole is far
+        off, then the allowed error, and less, since an error may shrink on its way."""
         if self.whole.kind not in NUMBERS:
             return (1.0,)
         far = math.sqrt(self.whole.excess)
         return (far, *LIMITS) if far > 1 else LIMITS
 
     def _is_bad(self, trial: Trial, limit: float = 1.0) -> bool:
-        """Does it show what the whole shows?"""
+        """True if it has the same error as the whole."""
         if self.whole.kind in NUMBERS:
             return trial.kind in (RIGHT, *NUMBERS) and (trial.excess > limit or trial.excess == math.inf)
         return trial.kind == self.whole.kind
@@ -91,7 +91,7 @@ class _Search:
     def _near(self, last: int) -> Trial | None:
         """The op, if it is wrong by itself, or with one that it reads.
 
-        Where it reads several, pairs come first: one that is right tells of both its ops."""
+        If it reads several, pairs come first: a right pair clears both its ops."""
         producers = self._likeliest(last)
         is_right = False
         if len(producers) == 1 and self._is_bad(self.trials([last])):
@@ -103,18 +103,18 @@ class _Search:
                     return self.trials([last])
                 before = self.trials.tried.get(tuple(range(last)))
                 if before is not None and self._is_bad(before) and self._is_bad(self.trials([producer])):
-                    return self.trials([producer])  # an op as Mod makes much of what is little before it
+                    return self.trials([producer])  # an op such as Mod amplifies a small error
                 return self._without_some(pair) if len(pair.members) > 2 else pair
             is_right = is_right or pair.kind == RIGHT
         return self.trials([last]) if self._is_bad(self.trials([last])) else None
 
     def _of_all(self) -> Trial | None:
-        """The first op that is wrong by itself, of all; where numbers are wrong, one graph shows it of each."""
+        """The first of all ops that is wrong by itself; for wrong values, one graph tests them all."""
         wrong = first_wrong(self.trials) if self.whole.kind in NUMBERS else None
         return wrong if wrong is not None and self._is_bad(wrong) else None
 
     def _beside(self, last: int) -> Trial | None:
-        """The op with one that reads the same values, where devices merge these."""
+        """The op with one that reads the same values, since devices may merge these."""
         siblings = self.cutter.siblings(last)
         trial = self.trials(self.cutter.closed([*siblings, last])) if siblings else None
         while trial is not None and self._is_bad(trial):
@@ -133,7 +133,7 @@ class _Search:
         return sorted(self.cutter.producers[last], key=lambda one: (len(self.cutter.consumers[one]), -one))
 
     def _grown(self, last: int) -> Trial:
-        """The op with twice as many of those before it at each step; those that it needs, then those that merely come before."""
+        """The op with a group of earlier ops that doubles at each step: first those that it needs, then any earlier ones."""
         for ordered in (sorted(self.cutter.before(last)), list(range(last + 1))):
             right, size = 1, 2
             while right < len(ordered):
@@ -144,7 +144,7 @@ class _Search:
         return self.whole
 
     def _shortest(self, ordered: Sequence[int], right: int, wrong: int) -> Trial:
-        """The shortest end of these ops that is wrong."""
+        """The shortest suffix of these ops that is wrong."""
         while wrong - right > 1:
             middle = (right + wrong) // 2
             if self._is_bad(self.trials(ordered[-middle:])):
@@ -154,7 +154,7 @@ class _Search:
         return self.trials(ordered[-wrong:])
 
     def _without_some(self, trial: Trial) -> Trial:
-        """The group without the ops that it does not need: single ones at its edges are left out."""
+        """The group without unneeded ops: single ops at its edges are removed."""
         tries = 0
         waiting = list(trial.members)
         while waiting and tries < MOST_DROPPED:

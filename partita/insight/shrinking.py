@@ -1,4 +1,4 @@
-"""A graph with smaller sizes, and its inputs cut to them."""
+"""A graph with smaller sizes, and its inputs cut accordingly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.passes.infer import infer
 
 
 def smaller_arrays(graph: Graph, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs with one size made one, or half of what it was: wherever several inputs have it at one axis, in all of them."""
+    """The inputs with one size reduced to one, or to half, in all inputs that have this size at this axis."""
     sizes = {
         (axis, size)
         for node in graph.inputs if isinstance(given[node.name], np.ndarray)
@@ -34,7 +34,7 @@ def _cut(array: Any, axis: int, size: int, smaller: int) -> Any:
 
 
 def with_sizes(graph: Graph, arrays: Mapping[str, Any]) -> Graph | None:
-    """The graph with the inputs' sizes those of the arrays; None if its ops do not take them."""
+    """The graph with the arrays' sizes as input sizes; None if its ops do not accept them."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         kind = node.output_types[0] if node.is_variable else None

@@ -1,4 +1,4 @@
-"""One cut on its device with the trusted run's values for its inputs: right, or wrong in which way."""
+"""Trial of one cut on its device, with the trusted run's values as inputs: right, or the kind of error."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ from partita.passes.infer import infer
 RIGHT, WRONG, NAN, INFINITE, VARIES, RAISES, UNCOMPILED = (
     "right", "wrong numbers", "NaN", "infinity", "not deterministic", "fails while it runs", "does not compile"
 )
-"""What may come of a trial."""
+"""Outcomes of a trial."""
 
 NUMBERS = (WRONG, NAN, INFINITE)
-"""What concerns the numbers themselves."""
+"""Outcomes that concern the values."""
 
 
 SHIFTED = 0.1
-"""The part of an op's integers that roundings to another step explain."""
+"""Fraction of an op's integers that may be off by a rounding step."""
 
 MANY = 32
-"""So many of them can be told apart."""
+"""Minimum number of integers for that test."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Trial:
-    """What came of running one graph on a device."""
+    """Outcome of running one graph on a device."""
 
     members: tuple[int, ...]
-    """The ops that it has, as numbers in the graph that it was cut from."""
+    """Its ops, as indices into the graph from which it was cut."""
     kind: str
-    """RIGHT, or the way in which it is wrong."""
+    """RIGHT, or the kind of error."""
     excess: float = 0.0
-    """The largest error of an output over what is allowed there: more than 1 is wrong."""
+    """Largest error of an output relative to the allowed one: more than 1 is wrong."""
     layers: tuple[Layer, ...] = ()
-    """How far each output is from the trusted one."""
+    """Comparison of each output with the trusted one."""
     message: str = ""
-    """What the device said, where it failed."""
+    """Error message of the device, if it failed."""
     hides: bool = False
-    """True if it is right only because values that are rounded to few steps may be off by one."""
+    """True if it is right only because quantized values may be off by one step."""
 
 
 @attrs.frozen(slots=True)
 class Measure:
-    """What counts as wrong."""
+    """Criteria for an error."""
 
     tolerance: float | None = None
-    """The largest error, max|a - b| over max|b|; None: that of the element types."""
+    """Largest allowed error, max|a - b| over max|b|; None: that of the element types."""
     precision: str = "f32"
-    """The precision that the device was asked for, which widens the error that the element types allow."""
+    """The device's configured precision, which increases the error allowed by the element types."""
     runs: int = 2
-    """How often each graph runs; the runs have to agree bit by bit."""
+    """Number of runs of each graph; they have to agree bit by bit."""
 
 
 class _Apart:
@@ -79,11 +79,11 @@ class _Apart:
     def __init__(self, ops: Sequence[Node], known: Mapping[NodeEntry, Any]) -> None:
         self.ops, self.known = ops, known
         self.reads: list[NodeEntry] = []
-        """For each input the value that it stands for."""
+        """Value of the graph for each input."""
         self.makes: list[NodeEntry] = []
-        """For each output the value that it is."""
+        """Value of the graph for each output."""
         self.members: list[int] = []
-        """And the number of its op."""
+        """Index of the op of each output."""
         self._inputs: dict[tuple[NodeEntry, bool], Node] = {}
 
     def graph(self, whole: Graph) -> Graph:
@@ -104,7 +104,7 @@ class _Apart:
         return infer(graph, strict=False)
 
     def _given(self, entry: NodeEntry, is_size: bool, is_static: bool) -> NodeEntry:
-        """What stands for a value: a constant for sizes, else an input."""
+        """Replacement for a value: a constant for sizes, else an input."""
         if entry.node.value is not None:
             return entry
         key = entry, is_size or is_static
@@ -117,7 +117,7 @@ class _Apart:
 
 
 def tried_unit(unit: Unit, inputs: Sequence[Any], expected: Sequence[Any], measure: Measure) -> Trial:
-    """The trial of a subgraph that is compiled."""
+    """Trial of a compiled subgraph."""
     members = tuple(range(len(unit.ops)))
     return _tried(unit, members, inputs, expected, measure)
 
@@ -140,24 +140,24 @@ class Trials:
         """The trusted run's value of each of the body's values."""
         self.measure = measure
         self.tried: dict[tuple[int, ...], Trial] = {}
-        """What came of each group."""
+        """Outcome of each group."""
         self.whole = 0
-        """How often the whole was compiled with its ops apart."""
+        """Number of compilations of the whole with its ops apart."""
 
     def add(self, trial: Trial) -> None:
-        """A group whose trial was made elsewhere."""
+        """Add a trial that was made elsewhere."""
         self.tried[trial.members] = trial
 
     def __call__(self, members: Sequence[int] | set[int]) -> Trial:
-        """Compile these ops alone, and run them on the values that the trusted run gives them."""
+        """Compile these ops alone, and run them on the trusted run's values."""
         key = tuple(sorted(members))
         if key not in self.tried:
             self.tried[key] = self._tried(self.cut(key))
         return self.tried[key]
 
     def cut(self, members: Sequence[int]) -> Cut:
-        """These ops as a graph. Where sizes follow from values that it is given, it is of the trusted run's sizes alone, since no
-        device could compile it before it knows them."""
+        """These ops as a graph. If sizes depend on input values, the graph has the trusted run's static sizes, since otherwise no
+        device could compile it."""
         cut = self.cutter.cut(members)
         frozen = {node: np.asarray(self.known[entry]) for node, entry in zip(cut.graph.inputs, cut.reads, strict=True)}
         sizes = deciding_inputs(cut.graph)
@@ -173,8 +173,8 @@ class Trials:
         return attrs.evolve(cut, graph=infer(graph, shapes, strict=False), reads=tuple(entry for _, entry in left))
 
     def alone(self) -> list[float]:
-        """Each op's own error over what is allowed, from one graph in which every op reads the trusted run's values; nothing
-        where the device does not compile that."""
+        """Error of each op by itself relative to the allowed one, from one graph in which every op reads the trusted run's
+        values; empty if the device cannot compile that."""
         seen = _Apart(self.cutter.ops, self.known)
         self.whole += 1
         try:
@@ -202,7 +202,7 @@ class Trials:
         return [self.known[entry] for entry in cut.reads]
 
     def expected(self, cut: Cut) -> list[Any]:
-        """The trusted values that it has to make."""
+        """The trusted values of its outputs."""
         return [self.known[entry] for entry in cut.makes]
 
 
@@ -231,12 +231,12 @@ def _tried(
 
 
 def draws_numbers(graph: Graph) -> bool:
-    """Does an op of the graph, or of a body inside, draw random numbers?"""
+    """True if an op of the graph, or of a body inside, draws random numbers."""
     return any(is_random(node) for inner in graphs_in(graph) for node in inner.nodes if node.is_op)
 
 
 def _run(unit: Unit, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs; the device gets copies, so that it cannot change what others are given."""
+    """The outputs; the device gets copies of the inputs, so that it cannot change those of others."""
     given = [np.array(value) if isinstance(value, np.ndarray) else value for value in inputs]
     if unit.memory == HOST:
         return [np.array(value) if isinstance(value, np.ndarray) else value for value in unit.run(given, None)]
@@ -245,21 +245,21 @@ def _run(unit: Unit, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _excess(difference: Difference) -> float:
-    """The error over what is allowed."""
+    """The error relative to the allowed one."""
     if not difference.worst:
         return 0.0
     return difference.worst / difference.tolerance if difference.tolerance else float("inf")
 
 
 def _shifted(a: Any, b: Any) -> float:
-    """More than 1 if so many integers of a single op are off by a step that no rounding explains it."""
+    """More than 1 if too many integers of a single op are off by a step for roundings to explain it."""
     if not isinstance(b, np.ndarray) or b.dtype.name not in STEPS or b.size < MANY or np.shape(a) != b.shape:
         return 0.0
     return float((np.asarray(a) != b).mean()) / SHIFTED
 
 
 def _hides(graph: Graph, differences: Sequence[Difference], expected: Sequence[Any], measure: Measure) -> bool:
-    """True if an error is larger than what would be allowed if nothing were rounded to few steps."""
+    """True if an error is larger than would be allowed without quantization."""
     for entry, difference, value in zip(graph.outputs, differences, expected, strict=True):
         own = tolerance_of(entry, value, measure.precision, rounded=False)
         if own < difference.worst and (measure.tolerance is None or measure.tolerance < difference.worst):

@@ -1,4 +1,4 @@
-"""The run that others are held against: the same graph on a device that is trusted."""
+"""The trusted run: the same graph on a device that is trusted."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from partita.unplacing import unplaced
 
 @attrs.frozen(slots=True)
 class Trusted:
-    """A device, or several, whose numbers are taken for right."""
+    """One or several devices whose results are taken as correct."""
 
     devices: str | Sequence[str] = "reference"
-    """The devices, as `compile` takes them."""
+    """Devices, as `compile` takes them."""
     config: Mapping[str, Any] | None = None
-    """Their configuration."""
+    """Configuration of the devices."""
 
     def outputs(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        """What the graph's outputs are for these values of its inputs."""
+        """Outputs of the graph for these inputs."""
         model = compile_model(unplaced(graph), self.devices, self.config)
         return list(model(dict(zip((node.name for node in graph.inputs), inputs, strict=True))))
 
     def values(self, graph: Graph, inputs: Sequence[Any]) -> dict[NodeEntry, Any]:
-        """Every value that the graph's ops make."""
+        """Every value that the graph's ops compute."""
         entries = [entry for node in graph.nodes if node.is_op for entry in node.outputs if entry.name]
         names = [f"value{i}" for i in range(len(entries))]
         seen = graph.evolve(outputs=entries, output_names=names)
@@ -37,7 +37,7 @@ class Trusted:
 
 
 def first_not_finite(graph: Graph, inputs: Sequence[Any], trusted: Trusted) -> str | None:
-    """The first node of the graph that makes a NaN or an infinity in the trusted run of finite inputs, and what it makes."""
+    """The first node that makes a NaN or an infinity in the trusted run of finite inputs, as a sentence."""
     if not all(map(is_finite, inputs)):
         return None
     values = trusted.values(graph, inputs)
@@ -49,7 +49,7 @@ def first_not_finite(graph: Graph, inputs: Sequence[Any], trusted: Trusted) -> s
 
 
 def is_finite(value: Any) -> bool:
-    """Is it no array of numbers, or one without NaN and infinities?"""
+    """True if the value has no NaN and no infinity, or is no float array."""
     if not isinstance(value, np.ndarray) or not (value.dtype.kind == "f" or "float" in value.dtype.name):
         return True
     return bool(np.isfinite(value.astype(np.float64)).all())

@@ -1,1 +1,1 @@
-"""A model over many inputs, by several processes or by Ray: `pt.map_batches`, `pt.compile_many` and `partita map`."""
+"""A model over many inputs, run by several processes or by Ray: `pt.map_batches`, `pt.compile_many` and `partita map`."""

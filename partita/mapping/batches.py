@@ -1,4 +1,4 @@
-"""`map_batches`: a model over a data set, by processes of this machine, by Ray, or one call after another."""
+"""`map_batches`: a model over a data set, run by processes of this machine, by Ray, or by one call after another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 EXECUTORS = ("processes", "ray", "serial")
 
 NUMBER = Key(None, optional(positive))
-"""What `workers` and `ahead` may be."""
+"""Validator of `workers` and `ahead`."""
 
 
 def map_batches(
@@ -39,12 +39,12 @@ def map_batches(
 ) -> Iterator[dict[str, Array]]:
     """The outputs of a model, by name, for each item of a data set, in its order.
 
-    An item is what the model is called with: an array, a sequence of them, or a mapping by name. The model is one that was
-    compiled, or the file that its `export` wrote. With "processes" so many `workers` (by default as many as processors) import
-    it, and one that ends is started again; with "ray" they are actors of the cluster that Ray is connected to. A worker is given
-    several items at once where the model is fast. Items are read as results are fetched, at most `ahead` of them (by default
-    twice what all workers are given at once) before. `progress` is called with the number of results so far. With a `key` each
-    worker verifies the signature of the file.
+    An item is one call's input: an array, a sequence of them, or a mapping by name. The model is compiled, or a file that its
+    `export` wrote. With "processes", `workers` processes (by default as many as processors) import it and are restarted if they
+    end; with "ray", the workers are actors of the cluster that Ray is connected to. A worker gets several items at once if the
+    model is fast. Items are read as results are fetched, at most `ahead` of them in advance (by default twice what all workers
+    get at once). `progress` is called with the number of results so far. With a `key` each worker verifies the signature of the
+    file.
     """
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="map_batches", remedy=f"Use one of {', '.join(EXECUTORS)}")
@@ -89,7 +89,7 @@ def _results(
 
 
 def _by_name(item: Any, checker: InputChecker, number: int) -> dict[str, Any]:
-    """The values of one call by the names of the inputs, checked as a call of the model checks them."""
+    """Values of one call by the names of the inputs, checked as a call of the model checks them."""
     try:
         arrays = checker.arrays(item if isinstance(item, (list, tuple)) else (item,), {})
     except InputError as error:

@@ -1,6 +1,6 @@
 """The process that compiles one model for `compile_many`: python -m partita.mapping.compiler MODEL.onnx
 
-The devices and their configuration come in on standard input. What is compiled stays in the cache."""
+It reads the devices and their configuration from standard input. The result stays in the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
     try:
         pt.compile(pt.load(sys.argv[1]), question["device"], question["config"]).wait()
     except pt.PartitaError as error:
-        # The caller compiles it too, and raises this error where it belongs.
+        # The caller compiles it too, and raises this error there.
         logger("map").info("%s", error)
 
 

@@ -1,4 +1,4 @@
-"""Models compiled by tasks of Ray's, for `compile_many`: each comes back as the entries that it left in a cache of its own."""
+"""Models compiled by Ray tasks for `compile_many`: each task returns the entries of its own cache."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from partita.mapping.on_ray import RESTARTS, call_by_name, connected, folders_of
 from partita.passes.python_child import environment, module_command
 
 CACHE_DIR = ("CACHE_DIR", "KEY_CACHE_DIR")
-"""How the setting is spelled that names a folder: workers do not share it."""
+"""Spellings of the key that names a folder: workers do not share it."""
 
 SHOWN = 2000
-"""Characters of what a process said before it ended."""
+"""Maximum number of characters shown of a failed process's stderr."""
 
 
 @attrs.frozen(eq=False)
 class Entry:
-    """An entry of a cache, as it travels."""
+    """A serializable cache entry."""
 
     key: str
     meta: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Entry:
 
 
 def compile_on_ray(models: Mapping[str, bytes], question: str, config: Mapping[str, Any], workers: int | None) -> None:
-    """Have each of the models, by name as ONNX files, compiled by a task; what they leave is added to our caches."""
+    """Have each model, an ONNX file by name, compiled by a task, and add the resulting entries to our caches."""
     ray = connected("compile_many(executor='ray')")
     task, last = ray.remote(max_retries=RESTARTS, num_cpus=1)(call_by_name), folders_of_ray()
     running: dict[Any, str] = {}
@@ -59,14 +59,14 @@ def compile_on_ray(models: Mapping[str, bytes], question: str, config: Mapping[s
 
 
 def without_folders(config: Any) -> Any:
-    """The configuration without the folders of this machine."""
+    """The configuration without folders of this machine."""
     if not isinstance(config, Mapping):
         return config
     return {key: without_folders(value) for key, value in config.items() if str(key).upper() not in CACHE_DIR}
 
 
 def compiled_entries(model: bytes, question: str) -> list[Entry] | str:
-    """Run by a worker: the entries, or what a process that failed said."""
+    """Run by a worker: the entries, or the error message of a failed process."""
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model)
@@ -78,7 +78,7 @@ def compiled_entries(model: bytes, question: str) -> list[Entry] | str:
 
 
 def _entries(folder: Path) -> list[Entry]:
-    """All entries of a cache, their weights in memory of their own."""
+    """All entries of a cache, with copies of their weights."""
     store, entries = Store(folder), []
     for key in store.names():
         stored = store.read(key)
@@ -88,7 +88,7 @@ def _entries(folder: Path) -> list[Entry]:
 
 
 def _keep(entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
-    """Add the entries to the caches that their devices use here; a device without a cache compiles anew."""
+    """Add the entries to the caches that their devices use here; for a device without a cache the model is compiled again."""
     for entry in entries:
         folder = chosen_folder(_setting(config, str(entry.meta["key"]["device"])))
         if folder is not None:
@@ -96,7 +96,7 @@ def _keep(entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
 
 
 def _setting(config: Mapping[str, Any], device: str) -> Any:
-    """What the configuration, flat or by device, says of the cache of a device."""
+    """Cache setting of a device in a configuration that is flat or by device."""
     own = config.get(device)
     settings = own if isinstance(own, Mapping) else config
     return next((settings[key] for key in CACHE_DIR if key in settings), None)

@@ -1,6 +1,6 @@
-"""Arrays by name, and a few words about them, through a pipe: a line of JSON, and the bytes of the arrays after it.
+"""Arrays by name, with a few words, through a pipe: a line of JSON, followed by the bytes of the arrays.
 
-Text is in the line itself. The two sides are processes of one machine, with one order of bytes."""
+Text is in the line itself. Both sides are processes of one machine, with one byte order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from partita.graph.types import numpy_dtype
 Array = np.ndarray[Any, Any]
 
 Frame = list[bytes | memoryview]
-"""What is written one after another."""
+"""Pieces that are written one after another."""
 
 
 def frame_of(words: Mapping[str, Any], arrays: Mapping[str, Array]) -> Frame:
-    """One frame; only arrays of numbers, truth values and text travel."""
+    """One frame; only arrays of numbers, booleans and text can be sent."""
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, np.generic)):
             cause = f"a {type(value).__name__} cannot be sent to another process"
@@ -35,7 +35,7 @@ def frame_of(words: Mapping[str, Any], arrays: Mapping[str, Array]) -> Frame:
 
 
 def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, Array]] | None:
-    """The next frame; None where the other side has ended, in the middle of one too."""
+    """The next frame; None if the other side has ended, even in the middle of a frame."""
     line = stream.readline()
     if not line.endswith(b"\n"):
         return None

@@ -1,4 +1,4 @@
-"""`compile_many`: several models at once, each compiled by a process of its own that leaves what it compiled in the cache."""
+"""`compile_many`: several models at once, each compiled by a process of its own that leaves the result in the cache."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def compile_many(
     executor: str = "processes",
     workers: int | None = None,
 ) -> list[CompiledModel]:
-    """The models, each as `compile` makes it, in their order.
+    """The models, each as compiled by `compile`, in their order.
 
-    With "processes" so many `workers` (by default as many as processors) compile the distinct ones at once, and what they compile
-    reaches this process by the cache; devices that keep nothing there compile here. With "ray" tasks of the cluster that Ray is
-    connected to compile them, at most `workers` at once. `config` holds values that JSON can say."""
+    With "processes", `workers` processes (by default as many as processors) compile the distinct models in parallel, and the
+    results reach this process through the cache; devices without a cache compile here. With "ray", tasks of the cluster that Ray
+    is connected to compile them, at most `workers` at once. The values of `config` must be representable in JSON."""
     if executor not in EXECUTORS:
         raise BadConfig(f"there is no executor {executor!r}", where="compile_many", remedy=f"Use one of {', '.join(EXECUTORS)}")
     workers = Key(None, optional(positive)).read("workers", workers, "compile_many")
@@ -53,7 +53,7 @@ def compile_many(
 def _fill_cache(
     graphs: Sequence[Graph], device: str | Sequence[str] | None, config: Mapping[str, Any], executor: str, workers: int | None
 ) -> None:
-    """Have each distinct model compiled elsewhere, so many at once."""
+    """Have each distinct model compiled elsewhere, `workers` at once."""
     with tempfile.TemporaryDirectory(prefix="partita-many-") as folder:
         paths: dict[str, Path] = {}
         for number, graph in enumerate(graphs):
@@ -70,7 +70,7 @@ def _fill_cache(
 
 
 def _question(device: str | Sequence[str] | None, config: Mapping[str, Any], folders: bool = True) -> str:
-    """The message to another process, with the folders of this machine or without."""
+    """The message to another process, with or without folders of this machine."""
     devices = device if device is None or isinstance(device, str) else list(device)
     try:
         return json.dumps({"device": devices, "config": config if folders else without_folders(config)})
@@ -80,7 +80,7 @@ def _question(device: str | Sequence[str] | None, config: Mapping[str, Any], fol
 
 
 def _compile_elsewhere(path: Path, question: str, name: str) -> None:
-    """Compile one model in a process; what it says is wrong with it, this process says again when it compiles it."""
+    """Compile one model in a process. Errors of the model are not raised here, but again when this process compiles it."""
     command = module_command("partita.mapping.compiler", str(path))
     done = subprocess.run(command, input=question, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The workers of `map_batches` as actors of Ray's: each imports the model once, and another is started where one ends."""
+"""The workers of `map_batches` as Ray actors: each imports the model once, and is replaced if it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.mapping.bursts import Array, Burst, bytes_of, read_ahead
 from partita.passes.python_child import ROOT, search_path
 
 RESTARTS = 3
-"""So often an input is given to another worker where one ended on it."""
+"""Number of times that an input is given to another worker after one ended on it."""
 
 
 class _Actor:
@@ -41,10 +41,10 @@ class _Actor:
             self.model = pt.import_model(path, key=key)
 
     def ready(self) -> None:
-        """Do nothing: that it is done shows that the model was imported."""
+        """Does nothing: its completion shows that the model was imported."""
 
     def call(self, calls: list[Mapping[str, Array]]) -> tuple[list[dict[str, Array] | str], float]:
-        """The outputs of each call by name, or what went wrong in words, which any process can read; and the seconds of all."""
+        """The outputs of each call by name, or its error message, which any process can read; and the seconds of all calls."""
         import time
 
         start = time.perf_counter()
@@ -52,7 +52,7 @@ class _Actor:
         return results, time.perf_counter() - start
 
     def one(self, arrays: Mapping[str, Array]) -> dict[str, Array] | str:
-        """What comes of one call."""
+        """Result of one call."""
         import partita as pt
 
         try:
@@ -62,22 +62,22 @@ class _Actor:
 
 
 def connected(purpose: str) -> Any:
-    """The package ray, connected to a cluster: to the one that the caller named, or else to one on this machine."""
+    """The package ray, connected to the caller's cluster, or else to one on this machine."""
     if find_spec("ray") is None:
         raise MissingDependency("ray", "ray", purpose)
     import ray
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    # What is sent by name is imported by a worker before any code of ours runs there.
+    # A worker imports functions that are sent by name before any code of ours runs there.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     return ray
 
 
 def call_by_name(last: list[str], module: str, name: str, *arguments: Any) -> Any:
-    """The result of a function of a module that is imported in this process of the cluster.
+    """Result of a function of a module that is imported in this process of the cluster.
 
-    Ray puts the folders that nobody named before all others on the path of its processes; here they come last."""
+    Ray puts folders that the user did not name at the front of its processes' search path; here they are moved to the end."""
     import sys
     from importlib import import_module
 
@@ -86,27 +86,27 @@ def call_by_name(last: list[str], module: str, name: str, *arguments: Any) -> An
 
 
 def folders_of_ray() -> list[str]:
-    """The folders that Ray puts on the path of its processes, unless PYTHONPATH names them or ours are in them."""
+    """Folders that Ray adds to the search path of its processes, unless PYTHONPATH names them or our package is in them."""
     folders = {os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))}
     return sorted(folders - {*search_path(), str(ROOT)})
 
 
 @attrs.define(slots=True, eq=False)
 class _Call:
-    """Inputs that an actor was given at once."""
+    """Inputs that an actor got at once."""
 
     number: int
-    """That of the first of them."""
+    """Index of the first input."""
     inputs: list[Mapping[str, Array]]
     actor: Any
     reference: Any
-    """Ray's name for the results to come."""
+    """Ray's reference to the results."""
     restarts: int = 0
-    """How many actors ended on it."""
+    """Number of actors that ended on it."""
 
 
 class _Crew:
-    """Several actors. In place of one that ends another is started, and is given inputs once it is ready."""
+    """Several actors. One that ends is replaced; the new one gets inputs once it is ready."""
 
     def __init__(self, ray: Any, package: bytes, count: int, key: bytes | None) -> None:
         self._ray = ray
@@ -115,16 +115,16 @@ class _Crew:
         self._kind = ray.remote(num_cpus=1)(_Actor)
         self._here = [self._kind.remote(self._package, self._last, self._key) for _ in range(count)]
         self._coming: dict[Any, Any] = {}
-        """Those that are started, by Ray's name for what they say when they are ready."""
+        """Actors that are starting, by Ray's reference to their `ready`."""
         self._turn = 0
 
     def give(self, number: int, inputs: list[Mapping[str, Array]], restarts: int = 0) -> _Call:
-        """Give inputs to one of the actors, in turn."""
+        """Give inputs to the next actor in turn."""
         actor = self._next()
         return _Call(number, inputs, actor, actor.call.remote(inputs), restarts)
 
     def replace(self, actor: Any) -> None:
-        """Start another in place of an actor that ended."""
+        """Start a new actor in place of one that ended."""
         if actor in self._here:
             self._here.remove(actor)
             new = self._kind.remote(self._package, self._last, self._key)
@@ -146,7 +146,7 @@ class _Crew:
 def ray_results(
     package: bytes, count: int, ahead: int | None, inputs: Iterator[Mapping[str, Array]], key: bytes | None = None
 ) -> Iterator[dict[str, Array]]:
-    """The outputs for each of the inputs, in order, by so many actors; Ray is started here where it is not connected."""
+    """The outputs for each of the inputs, in order, by `count` actors; Ray is started here if it is not connected."""
     ray = connected("executor='ray'")
     crew = _Crew(ray, package, count, key)
     burst = Burst()
@@ -175,8 +175,8 @@ def ray_results(
 
 
 def _fetched(ray: Any, crew: _Crew, waiting: deque[_Call], burst: Burst) -> Iterator[dict[str, Array]]:
-    """The results of the first call that waits. Where its actor ended on it, others get all that it was given, and each input of
-    this call alone."""
+    """The results of the first waiting call. If its actor ended, other actors get all its calls again, with each input of this
+    one alone."""
     while True:
         first = waiting[0]
         try:
@@ -193,7 +193,7 @@ def _fetched(ray: Any, crew: _Crew, waiting: deque[_Call], burst: Burst) -> Iter
             waiting.clear()
             waiting.extend([*again, *behind])
     waiting.popleft()
-    # Ray lends its memory; what a caller gets is the caller's own.
+    # Ray owns its memory; the caller gets copies.
     outputs = [result if isinstance(result, str) else {name: np.array(result[name]) for name in result} for result in results]
     burst.learn(len(outputs), seconds, bytes_of(*first.inputs, *(result for result in outputs if not isinstance(result, str))))
     for number, output in enumerate(outputs, first.number):

@@ -1,4 +1,4 @@
-"""The workers of `map_batches` on this machine: processes that are started again where one ends before its time."""
+"""The workers of `map_batches` on this machine: processes that are restarted if they end early."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from partita.mapping.frames import Frame, frame_of, read_frame
 from partita.passes.python_child import environment, module_command
 
 Result = dict[str, Array] | BaseException
-"""The outputs of a call by name, or what went wrong."""
+"""Outputs of a call by name, or its error."""
 
 ATTEMPTS = 3
-"""So often an input is given to a worker that then ends, before it is taken to be the reason."""
+"""Number of workers that may end on an input before the input counts as the reason."""
 
 PATIENCE = 0.5
-"""Seconds for which the end of the results waits for a data set that is being read."""
+"""Seconds to wait at the end for a data set that is being read."""
 
 
 @attrs.frozen
 class Answers:
-    """What comes of several calls."""
+    """Results of several calls."""
 
     results: dict[int, Result]
     seconds: float = 0.0
-    """How long the process computed."""
+    """Seconds of computation in the process."""
 
 
 class Worker:
-    """One process, with a thread of the caller's to itself."""
+    """One process, used by a single thread of the caller."""
 
     def __init__(self, path: str, key: bytes | None = None) -> None:
         self._path, self._key = path, key
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
-        """Has the process said that it imported the model?"""
+        """True if the process has reported that it imported the model."""
         self._ending = Guard()
         self._is_over = False
 
     @property
     def pid(self) -> int | None:
-        """The number of the process; None while there is none."""
+        """Id of the process; None if there is none."""
         return None if self._process is None else self._process.pid
 
     def call(self, calls: Mapping[int, Mapping[str, Array]]) -> Answers | None:
-        """What comes of each call, all of them given at once; None where the process ended before it gave that."""
+        """Results of the calls, which are sent together; None if the process ended before it answered all."""
         where = f"input {next(iter(calls))}"
         if not self._is_ready and not self._start(where):
             return None
@@ -86,21 +86,20 @@ class Worker:
         return Answers(results, seconds)
 
     def start_again(self) -> None:
-        """Start a process in place of the one that ended, and wait until it can be given an input. The next call says what keeps
-        it from that."""
-        with contextlib.suppress(RunError, ValueError):  # ValueError: its pipe was closed meanwhile, by `close`.
+        """Start a process in place of the one that ended, and wait until it accepts inputs. Errors are left to the next call."""
+        with contextlib.suppress(RunError, ValueError):  # ValueError: `close` closed its pipe meanwhile.
             self._start("map_batches")
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._is_over = True
         self._end()
 
     def _start(self, where: str) -> bool:
-        """Start the process and wait until it has imported the model; False where it ended before."""
+        """Start the process and wait until it has imported the model; False if it ended before."""
         process = self._running()
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # It ended, as the reply that does not come shows.
+        with contextlib.suppress(BrokenPipeError):  # It ended, as the missing reply shows.
             process.stdin.writelines(frame_of({"key": None if self._key is None else self._key.hex()}, {}))
             process.stdin.flush()
         reply = read_frame(process.stdout)  # type: ignore[arg-type]
@@ -128,7 +127,7 @@ class Worker:
             return self._process
 
     def _ended(self, where: str) -> None:
-        """Note that the process ended by itself."""
+        """Log that the process ended by itself."""
         code = self._end()
         if not self._is_over:
             logger("map").warning("%s: a worker ended (%s) and is started again", where, code)
@@ -155,42 +154,41 @@ class _Task:
     number: int
     arrays: Mapping[str, Array]
     attempts: int = 0
-    """How many workers ended on it, or on others that they were given with it."""
+    """Number of workers that ended on it, or on others in the same call."""
 
 
 class Crew:
-    """Several workers, each with a thread; they take inputs in order, and results are given in that order too.
+    """Several workers, each with a thread; they take inputs in order, and results are returned in that order too.
 
-    An input on which a worker ended is taken by whoever is free next, and alone: it does not wait until that worker is started
-    again, nor for the others that it was given with."""
+    An input on which a worker ended is taken, alone, by the next free worker, without waiting for the restart or for the other
+    inputs of the failed call."""
 
     def __init__(self, path: str, count: int, ahead: int | None, key: bytes | None = None) -> None:
         self.workers = [Worker(path, key) for _ in range(count)]
         self._limit = ahead
-        """How many inputs may be taken before the result of the first of them is fetched; None for twice what all workers are
-        given at once."""
+        """Maximum number of inputs taken ahead of the fetched results; None for twice what all workers get at once."""
         self._burst = Burst()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        """Workers wait for it. The caller takes the bare lock: an interrupt inside a condition may leave that half taken."""
+        """Condition for workers. The caller takes the bare lock: an interrupt inside a condition may leave it inconsistent."""
         self._arrived: queue.SimpleQueue[Mapping[int, Result]] = queue.SimpleQueue()
-        """The caller waits for these: results, or none where no more inputs come."""
+        """Results for the caller; an empty mapping when there are no more inputs."""
         self._taken = self._given = 0
         self._open = 0
-        """How many inputs were taken that have no result yet."""
+        """Number of inputs taken that have no result yet."""
         self._handed_back: list[_Task] = []
         """Inputs on which a worker ended."""
         self._results: dict[int, Result] = {}
-        """The results that arrived; only the caller has them."""
+        """Results that have arrived; used only by the caller."""
         self._reader: threading.Thread | None = None
         """The thread that reads inputs, without the lock, since a data set may take its time."""
         self._is_over = False
-        """Are no more inputs read?"""
+        """True if no more inputs are read."""
         self._is_closed = False
-        """Are no more results wanted?"""
+        """True if no more results are wanted."""
 
     def results(self, inputs: Iterator[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
-        """The outputs for each of the inputs, in order. The workers end with it."""
+        """The outputs for each of the inputs, in order. The workers end with the iterator."""
         threads = [threading.Thread(target=self._work, args=(worker, inputs), daemon=True) for worker in self.workers]
         try:
             for thread in threads:
@@ -224,12 +222,12 @@ class Crew:
         return result
 
     def _work(self, worker: Worker, inputs: Iterator[Mapping[str, Array]]) -> None:
-        """A thread: inputs as they come, until there are none, or one of them is an error."""
+        """Thread of a worker: processes inputs until there are no more or one fails."""
         while tasks := self._take(inputs):
             calls = {task.number: task.arrays for task in tasks}
             try:
                 answers = worker.call(calls)
-            except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+            except BaseException as error:  # noqa: BLE001  raised when its result is fetched
                 answers = Answers(dict.fromkeys(calls, error))
             if answers is None:
                 self._hand_back(tasks)
@@ -241,7 +239,7 @@ class Crew:
                 self._burst.learn(len(calls), answers.seconds, bytes_of(*calls.values(), *outputs))
 
     def _hand_back(self, tasks: list[_Task]) -> None:
-        """Let other workers try inputs on which one ended; one that was tried often enough is an error."""
+        """Return inputs on which a worker ended to the queue; after ATTEMPTS workers an input becomes an error."""
         for task in tasks:
             task.attempts += 1
         remedy = "Look at this input, and at their stderr"
@@ -256,7 +254,7 @@ class Crew:
         self._keep(lost)
 
     def _keep(self, results: Mapping[int, Result]) -> None:
-        """Note what came of some inputs."""
+        """Store results of inputs."""
         with self._room:
             self._open -= len(results)
             self._is_over = self._is_over or any(isinstance(result, BaseException) for result in results.values())
@@ -265,7 +263,7 @@ class Crew:
         self._arrived.put(results)
 
     def _take(self, inputs: Iterator[Mapping[str, Array]]) -> list[_Task]:
-        """An input that was handed back, or else the next ones, once there is room for their results. None where all have
+        """An input that was handed back, or else the next ones, once there is room for their results. Empty when all have
         results."""
         while True:
             with self._room:
@@ -282,7 +280,7 @@ class Crew:
                 return tasks
 
     def _booked(self, taken: list[Mapping[str, Array]], error: BaseException | None) -> list[_Task]:
-        """The inputs that were read, numbered; none where no more are wanted. An error takes the place of the next input."""
+        """Tasks for the inputs that were read; empty if no more are wanted. An error takes the place of the next input."""
         with self._room:
             self._reader = None
             self._room.notify_all()
@@ -299,19 +297,19 @@ class Crew:
             return tasks
 
     def _is_next(self) -> bool:
-        """Need a thread wait no longer?"""
+        """True if a thread need not wait any longer."""
         if self._is_closed or self._handed_back:
             return True
         return self._open == 0 if self._is_over else self._reader is None and self._is_room()
 
     def _is_room(self) -> bool:
-        """Is there room for the results of what a worker is given at once?"""
+        """True if there is room for the results of the next inputs of a worker."""
         size = self._size()
         limit = 2 * len(self.workers) * size if self._limit is None else self._limit
         return self._taken - self._given + size <= limit
 
     def _size(self) -> int:
-        """How many inputs a worker is given at once; `ahead` holds that twice for each of them."""
+        """Number of inputs that a worker gets at once; `ahead` is at least twice that for each worker."""
         if self._limit is None:
             return self._burst.size
         return max(1, min(self._burst.size, self._limit // (2 * len(self.workers))))

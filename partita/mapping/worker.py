@@ -1,9 +1,9 @@
 """The process that runs a model for `map_batches`: python -m partita.mapping.worker MODEL.partita
 
-A frame comes in with the key of the file, if it is signed, and one goes out on what was standard output once the model is
-imported. Then a frame comes in on standard input that says how
-many calls follow it, each a frame with its arrays. All of these are read before the first answer goes out, so that the two sides
-never write to each other at once; the answers are frames in the same order. It ends when its input does."""
+First a frame comes in with the key of the file, if it is signed; once the model is imported, a frame goes out on what was
+standard output. Then each batch starts with a frame with the number of calls, followed by a frame of arrays for each call. All of
+these are read before the first answer goes out, so that the two sides never write to each other at the same time. Answers are
+frames in the same order. The process ends when its input does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def read_calls() -> list[dict[str, Any]] | None:
-    """The calls that came at once; None where there are no more."""
+    """The calls of one batch; None if there are no more."""
     frame = read_frame(sys.stdin.buffer)
     if frame is None:
         return None
@@ -50,7 +50,7 @@ def read_calls() -> list[dict[str, Any]] | None:
 
 
 def answer(model: pt.CompiledModel, arrays: dict[str, Any]) -> Frame:
-    """The outputs of a call by name, and its seconds; or what went wrong."""
+    """The outputs of a call by name, and its seconds; or its error message."""
     start = time.perf_counter()
     try:
         outputs = dict(zip(model.graph.output_names, model(arrays), strict=True))

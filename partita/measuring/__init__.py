@@ -1,1 +1,1 @@
-"""How fast models run, measured beside each other."""
+"""Benchmarks: models measured side by side."""

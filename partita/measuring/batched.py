@@ -1,4 +1,4 @@
-"""A graph with another batch."""
+"""A graph with another batch size."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from partita.passes import apply_pass
 
 
 def batched(graph: Graph, batch: int) -> Graph:
-    """The graph with another first size: that of each input whose first size is the first input's, or open."""
+    """The graph with another batch size: the first dimension of each input that is equal to the first input's, or dynamic."""
     from partita.graph.writers.onnx import to_model
 
     proto = to_model(graph)
     shapes = _with_batch(graph, batch)
     for value in proto.graph.input:
         if value.name in shapes:
-            value.type.tensor_type.shape.dim[0].Clear()  # open, so that another size fits
+            value.type.tensor_type.shape.dim[0].Clear()  # dynamic, so that another size fits
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
     del proto.graph.value_info[:]
@@ -34,7 +34,7 @@ def batched(graph: Graph, batch: int) -> Graph:
 
 
 def _with_batch(graph: Graph, batch: int) -> dict[str, Sequence[Dim]]:
-    """The sizes of the inputs that have the batch as their first size."""
+    """New shapes of the inputs whose first dimension is the batch."""
     shapes: dict[str, Sequence[Dim]] = {}
     first: object = None
     for node in graph.inputs:

@@ -1,4 +1,4 @@
-"""`pt.bench`: how fast a model runs on some devices, beside others."""
+"""`pt.bench`: measures a model on some devices, side by side with others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.measuring.contender import Rival, compiled, contender, named, share
 from partita.measuring.rounds import Effort, measure
 
 PACKAGE = ".partita"
-"""The ending of the name of a file that `CompiledModel.export` wrote."""
+"""File extension of `CompiledModel.export`."""
 
 
 def bench(
@@ -38,14 +38,14 @@ def bench(
     precision: str | None = None,
     profile: bool = False,
 ) -> BenchReport:
-    """How fast a model runs on some devices, beside others.
+    """Measure how fast a model runs on some devices, side by side with others.
 
-    `model` is a graph, a compiled model, or what `load` or `import_model` reads. `vs` are the rivals, by name if it is a mapping:
-    devices that run the same graph, compiled models, or functions that get the inputs by name. All take turns. Latency is
-    measured for about `seconds`, or in exactly `iterations` runs of each, after `warmup` runs; throughput with `streams` calls
-    at once. `batch` sets the first size of the inputs. `threads` and `precision` are NUM_THREADS and PRECISION of every device
-    that has them; `config` is that of the first contender. `inputs` are made up where they are not given. With `profile` the
-    report says where the first contender's time goes."""
+    `model` is a graph, a compiled model, or what `load` or `import_model` reads. `vs` are the rivals, by name if it is a
+    mapping: devices that run the same graph, compiled models, or functions that get the inputs by name. All take turns.
+    Latency is measured for about `seconds`, or in exactly `iterations` runs of each, after `warmup` runs; throughput with
+    `streams` concurrent calls. `batch` sets the first size of the inputs. `threads` and `precision` set NUM_THREADS and
+    PRECISION of every device that has them; `config` is the first contender's configuration. `inputs` are random by default.
+    With `profile` the report includes a profile of the first contender."""
     effort = _checked(Effort(seconds, iterations, warmup, streams))
     _check_count("batch", batch, 1)
     if isinstance(model, (str, os.PathLike)):
@@ -91,7 +91,7 @@ def _check_count(option: str, value: int | None, least: int) -> None:
 
 
 def _check_precision(precision: str | None, devices: Sequence[str | None]) -> None:
-    """One of the known ones, that at least one of the devices offers."""
+    """Check that the precision is known, and that at least one of the devices offers it."""
     if precision is None:
         return
     where = "bench, option precision"
@@ -103,7 +103,7 @@ def _check_precision(precision: str | None, devices: Sequence[str | None]) -> No
 
 
 def offers_precision(devices: str | None) -> bool:
-    """Is PRECISION a key of one of these devices? No, if one of them cannot be used: that is said where it is compiled for."""
+    """True if PRECISION is a key of one of these devices; False if one cannot be used, which is reported when it compiles."""
     try:
         return bool(with_key({}, devices, "PRECISION", "f32"))
     except PartitaError:

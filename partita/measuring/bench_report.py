@@ -1,4 +1,4 @@
-"""What was measured, as rows, as a table and as plain data."""
+"""Results of a benchmark, as rows, as a table and as plain data."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True)
 class Row:
-    """One contender's measurements."""
+    """Measurements of one contender."""
 
     devices: str
     """The devices, as the user named them."""
     subgraphs: int | None
-    """How many subgraphs the compiled model has; None for a function."""
+    """Number of subgraphs of the compiled model; None for a function."""
     compile_seconds: float | None
-    """The seconds that compiling took; few where the cache had the model."""
+    """Seconds of compiling; few if the model was in the cache."""
     median_ms: float
-    """Half of the runs took longer."""
+    """Median time of a run."""
     p90_ms: float
-    """One run in ten took longer."""
+    """90th percentile of the times."""
     p99_ms: float
-    """One run in a hundred took longer."""
+    """99th percentile of the times."""
     min_ms: float
-    """The fastest run."""
+    """Time of the fastest run."""
     runs: int
-    """How many runs were measured one by one."""
+    """Number of runs measured individually."""
     throughput: float
-    """The items in a second, with as many calls at once as there are streams: calls times the batch."""
+    """Items per second with one call per stream at once: calls times the batch."""
     ratio: float
-    """The median over the rounds of its time over the first contender's time in the same round."""
+    """Median over the rounds of its time divided by the first contender's time in the same round."""
     ratio_spread: float
     """Half the distance between the 10th and the 90th percentile of that ratio."""
     outputs: tuple[Difference, ...]
-    """The distance of each output from that of the first contender; none for the first itself."""
+    """Comparison of each output with that of the first contender; empty for the first itself."""
 
     @property
     def difference(self) -> float:
-        """The largest distance of any output."""
+        """Largest error of any output."""
         return max((one.worst for one in self.outputs), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,20 +62,20 @@ class Row:
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class BenchReport:
-    """The object that `bench` gives."""
+    """Result of `bench`."""
 
     model: str
-    """The model's name."""
+    """Name of the model."""
     batch: int
-    """How many items one call computes: the first size of the first input."""
+    """Number of items of one call: the first size of the first input."""
     streams: int
-    """How many calls ran at once where throughput was measured."""
+    """Number of concurrent calls in the measurement of throughput."""
     rows: tuple[Row, ...]
-    """The contenders in order; the first is the one that the others are compared with."""
+    """The contenders in order; the others are compared with the first."""
     refused: Mapping[str, str]
-    """The contenders that could not be compiled, each with the reason."""
+    """Contenders that could not be compiled, each with the reason."""
     profile: Profile | None = None
-    """Where the first contender's time goes, if that was asked for."""
+    """Profile of the first contender, if requested."""
 
     def __getitem__(self, devices: str) -> Row:
         """The row of that contender."""
@@ -96,7 +96,7 @@ class BenchReport:
         }
 
     def to_table(self) -> Table:
-        """A row for each contender, for a terminal, by rich."""
+        """A row for each contender as a rich table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -124,10 +124,10 @@ class BenchReport:
 
 
 TIMES = ("median", "90 %", "99 %", "fastest")
-"""The columns of milliseconds."""
+"""Columns in milliseconds."""
 
 COLUMNS = ("devices", "subgraphs", *TIMES, "runs", "throughput", "times the first", "difference", "ready in")
-"""The titles of the table's columns."""
+"""Titles of the table's columns."""
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def report(
     contenders: Sequence[Contender], inputs: Mapping[str, Any], effort: Effort, refused: Mapping[str, str], profile: bool
 ) -> BenchReport:
-    """What was measured, as rows."""
+    """The measurements of all contenders as a report."""
     first = contenders[0]
     assert first.model is not None
     batch = next((len(value) for value in inputs.values() if isinstance(value, np.ndarray) and value.ndim), 1)

@@ -1,4 +1,4 @@
-"""Who takes part in a measurement: devices that run a graph, compiled models, and functions."""
+"""Contenders of a measurement: devices that run a graph, compiled models, and functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partita.device_keys import with_key
 from partita.graph.graph import Graph
 
 Call = Callable[[Mapping[str, Any]], Sequence[Any]]
-"""Gets arrays by the names of the model's inputs, and gives the outputs in order."""
+"""Function from arrays by the names of the model's inputs to the outputs in order."""
 
 Rival = str | CompiledModel | Call
 """Devices for the same graph, a compiled model, or a function."""
@@ -23,32 +23,32 @@ Rival = str | CompiledModel | Call
 
 @attrs.define(slots=True, eq=False)
 class Contender:
-    """One model that takes part, and what was measured of it."""
+    """A contender, and its measurements."""
 
     name: str
     """The devices, as the user named them."""
     call: Call
-    """Runs it."""
+    """Function that runs it."""
     model: CompiledModel | None
     """The compiled model; None for a function."""
     compile_seconds: float | None = None
-    """The seconds that compiling took; few where the cache had the model."""
+    """Seconds of compiling; few if the model was in the cache."""
     outputs: Sequence[Difference] = ()
-    """The distance of each output from that of the first contender."""
+    """Comparison of each output with that of the first contender."""
     rounds: list[list[float]] = attrs.field(factory=list)
-    """The milliseconds of each run, round by round."""
+    """Milliseconds of each run, by round."""
     rates: list[float] = attrs.field(factory=list)
-    """The calls in a second of all streams together, round by round."""
+    """Calls per second of all streams together, by round."""
 
 
 def contender(name: str | None, subject: Graph | Rival, config: Mapping[str, Any]) -> Contender:
     """A graph compiled for the devices, a compiled model, or a function, ready to be measured."""
     if isinstance(subject, Graph):
         start = time.perf_counter()
-        model = compile(subject, name, config).wait()  # of one that starts (START) the devices asked for are measured
+        model = compile(subject, name, config).wait()  # with START, measure the requested devices
         return Contender(name or DEFAULT, model, model, time.perf_counter() - start)
     if isinstance(subject, CompiledModel):
-        subject.ready.exception()  # one whose devices cannot compile it goes on with others
+        subject.ready.exception()  # if its devices cannot compile it, it continues with others
         return Contender(name or _devices_of(subject), subject, subject)
     assert not isinstance(subject, str)
     return Contender(str(name), subject, None)
@@ -78,14 +78,14 @@ def _devices_of(model: CompiledModel) -> str:
 
 
 def compiled(name: str, devices: str, graph: Graph, same: Mapping[str, Any]) -> Contender:
-    """The graph compiled for a rival's devices, with the keys that all have in common."""
+    """The graph compiled for a rival's devices, with the settings that all have in common."""
     rival = contender(devices, graph, shared({}, devices, same))
     rival.name = name
     return rival
 
 
 def shared(config: Mapping[str, Any], devices: str | None, same: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the keys that all have in common, save those without a value."""
+    """The configuration with the settings that all have in common, except those without a value."""
     extended = dict(config)
     for key, value in same.items():
         if value is not None:

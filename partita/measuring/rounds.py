@@ -1,7 +1,7 @@
 """The measurement itself.
 
-Contenders take turns, in changing order: in each round each one runs once unmeasured and then several times under the clock, so
-that whatever else the machine does falls on all alike."""
+Contenders take turns, in changing order. In each round each one runs once unmeasured and then several times measured, so that
+other load of the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from partita.graph.words import counted
 from partita.measuring.contender import Call, Contender
 
 BLOCK_SECONDS = 0.03
-"""The seconds that each contender runs in a round, or once if one run takes longer."""
+"""Seconds that each contender runs in a round; once if one run takes longer."""
 
 STREAM_SECONDS = 0.2
-"""The seconds that several streams run together in a round, or four calls of each if these take longer."""
+"""Seconds that several streams run together in a round; four calls of each if these take longer."""
 
 ROUNDS = 3
-"""The fewest rounds of a measurement that no number of iterations ends."""
+"""Minimum number of rounds if no number of iterations is given."""
 
 
 @attrs.frozen(slots=True)
 class Effort:
-    """How long is measured, and how."""
+    """Duration and kind of a measurement."""
 
     seconds: float = 5.0
-    """About so long, unless `iterations` says how often."""
+    """Approximate seconds of the measurement, unless `iterations` is given."""
     iterations: int | None = None
-    """Exactly so many measured runs of each contender."""
+    """Exact number of measured runs of each contender."""
     warmup: int = 1
-    """So many runs of each contender before anything is measured."""
+    """Number of runs of each contender before the measurement."""
     streams: int = 1
-    """So many threads call the model at once where throughput is measured."""
+    """Number of threads that call the model at once for throughput."""
 
 
 def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], effort: Effort, precision: str = "f32") -> None:
@@ -67,7 +67,7 @@ def measure(contenders: Sequence[Contender], inputs: Mapping[str, Any], effort: 
 
 
 def _outputs(one: Contender, inputs: Mapping[str, Any], count: int) -> list[Any]:
-    """The outputs of a contender; what a function of the user's does wrong is an error that names it."""
+    """Outputs of a contender; an error of a user's function is reported under its name."""
     where = f"bench, rival {one.name!r}"
     try:
         outputs = one.call(inputs)
@@ -82,14 +82,14 @@ def _outputs(one: Contender, inputs: Mapping[str, Any], count: int) -> list[Any]
 
 
 def _goes_on(first: Contender, effort: Effort, end: float) -> bool:
-    """All contenders have as many rounds as the first one, and with iterations as many runs."""
+    """True until the first contender has enough runs or rounds; all have the same number."""
     if effort.iterations is not None:
         return sum(map(len, first.rounds)) < effort.iterations
     return time.perf_counter() < end or len(first.rounds) < ROUNDS
 
 
 def _block(call: Call, inputs: Mapping[str, Any], left: int | None) -> list[float]:
-    """The milliseconds of some runs in a row, after one that is not measured."""
+    """Milliseconds of consecutive runs, after one that is not measured."""
     call(inputs)
     milliseconds: list[float] = []
     last = time.perf_counter()
@@ -103,7 +103,7 @@ def _block(call: Call, inputs: Mapping[str, Any], left: int | None) -> list[floa
 
 
 def _rate(call: Call, inputs: Mapping[str, Any], streams: int, seconds: float) -> float:
-    """The calls in a second of several threads that call at once."""
+    """Calls per second of several concurrent threads."""
     together = threading.Barrier(streams + 1)
     wanted = max(STREAM_SECONDS, 4 * streams * seconds)
     stop = 0.0

@@ -1,4 +1,4 @@
-"""The report page: one HTML file that shows a partitioned graph, why it was cut so, and what a run takes."""
+"""The report page: one HTML file that shows a partitioned graph, the reasons for its borders, and the times of a run."""
 
 from partita.page.writing import report_page
 

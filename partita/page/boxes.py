@@ -1,4 +1,4 @@
-"""A graph as boxes: each op one, calls and bodies with theirs inside, and edges between the innermost."""
+"""A graph as boxes: one for each op, nested in those of calls and bodies, with edges between the innermost."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from partita.graph.words import counted
 from partita.page.scene import NOWHERE, Item, Value
 
 MOST_OPS = 60_000
-"""A page holds no more boxes than this; calls beyond are drawn closed."""
+"""Maximum number of boxes of a page; calls beyond that are drawn closed."""
 
 LONGEST = 160
-"""Longer texts are cut."""
+"""Maximum length of a text; longer ones are cut."""
 
 MOST_DETAILS = 24
-"""The number of weights and attributes that are listed for a node."""
+"""Maximum number of weights and attributes listed for a node."""
 
 
 class Boxes:
-    """Items, values and edges of a graph, whose calls are all opened."""
+    """Items, values and edges of a graph with all calls opened."""
 
     def __init__(self, graph: Graph, owners: Mapping[str, str]) -> None:
-        """`owners`: for each call by name, its owner where it has no device."""
+        """`owners`: the owner of each call without a device, by name."""
         self.items: list[Item] = []
         self.values: list[Value] = []
         self.edges: list[tuple[int, int]] = []
         self.calls: list[tuple[int, Node]] = []
-        """The calls at the outermost level, with their items."""
+        """Outermost calls, with their items."""
         self.by_name: dict[str, int] = {}
-        """The item of each input, op and call by name: the first that bears it."""
+        """Item of each input, op and call by name: the first with that name."""
         self._owners = owners
         self._seen: set[tuple[int, int]] = set()
         if len(graph.nodes) > MOST_OPS:
@@ -63,7 +63,7 @@ class Boxes:
     def _graph(self, graph: Graph, parent: int, owner: str, bound: Mapping[Node, int]) -> list[int]:
         """Draw the nodes.
 
-        `bound` has the values that inputs of a body stand for. Returns the numbers of the outputs' values.
+        `bound` has the values of a body's inputs. Returns the indices of the outputs' values.
         """
         values: dict[NodeEntry, int] = {}
         for node in graph.nodes:
@@ -112,18 +112,18 @@ class Boxes:
 
 
 def op_name(node: Node) -> str:
-    """The op with its domain, save ONNX's own."""
+    """The op with its domain, except ONNX's own."""
     return f"{node.domain}::{node.op}" if node.domain else node.op or ""
 
 
 def nbytes(kind: Type | None) -> int:
-    """How many bytes a value of this type takes; -1 where that is not known."""
+    """Size in bytes of a value of this type; -1 if unknown."""
     size = kind.nbytes if isinstance(kind, TensorType) else None
     return NOWHERE if size is None else size
 
 
 def count_ops(body: Graph) -> int:
-    """How many ops a body has."""
+    """Number of ops in a body."""
     return sum(node.is_op for node in body.nodes)
 
 
@@ -155,5 +155,5 @@ def _attribute(value: Any) -> str:
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """The text, its end left out if it is too long."""
+    """The text, shortened if it is too long."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""From a graph, a plan, a placement or a compiled model to what the page shows."""
+"""Collects the scene of a page from a graph, a plan, a placement or a compiled model."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from partita.passes import apply_pass
 from partita.passes.registry import REPORT
 
 Subject = Graph | Plan | Placement | CompiledModel
-"""The kinds of objects that a page can show."""
+"""Objects that a page can show."""
 
 
 def collect(
     subject: Subject, profile: Profile | None = None, placement: Placement | None = None, timeline: Timeline | None = None
 ) -> Scene:
-    """Everything that the page shows. Linear, but for the sorting."""
+    """Everything that the page shows. Linear, except for sorting."""
     if isinstance(subject, CompiledModel):
         return _of_model(subject, profile, timeline)
     if timeline is not None:
@@ -84,7 +84,7 @@ def _of_model(model: CompiledModel, profile: Profile | None, timeline: Timeline 
 
 
 class _Collector:
-    """Gathers the parts of one scene."""
+    """Collects the parts of one scene."""
 
     def __init__(self, graph: Graph, subtitle: str, profile: Profile | None) -> None:
         report = graph.attrs.get(REPORT)
@@ -97,7 +97,7 @@ class _Collector:
         self.boxes = Boxes(graph, {call: group.device or group.property for call, group in chosen})
 
     def _typed(self, graph: Graph) -> Graph:
-        """The graph with its values' types, by which sizes are known; as it is, where they contradict each other."""
+        """The graph with inferred types, which determine sizes; unchanged if types contradict each other."""
         if all(kind is not None for node in graph.nodes for kind in node.output_types):
             return graph
         try:
@@ -166,7 +166,7 @@ class _Collector:
         )
 
     def _owners(self, placement: Placement | None) -> tuple[str, ...]:
-        """Devices in the order in which they were asked, then the others by how much is there."""
+        """Devices in order of preference, then the others by number of ops."""
         counts = Counter(item.owner for item in self.boxes.items if item.kind == "op" and item.owner)
         asked = () if placement is None else placement.devices
         return tuple(dict.fromkeys([*asked, *(owner for owner, _ in counts.most_common()), OUTSIDE]))

@@ -1,4 +1,4 @@
-"""What is otherwise than in an earlier report: ops that moved, subgraphs cut otherwise, times, counts."""
+"""Changes since an earlier report: moved ops, regrouped subgraphs, times, counts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from partita.graph.words import counted
 from partita.page.scene import NOWHERE, Change, Scene
 
 MOVED, CUT, NEW, GONE, TIME = "moved", "cut otherwise", "new", "gone", "time"
-"""The kinds of changes, in the order in which they are shown."""
+"""Kinds of changes, in display order."""
 
 LEAST_SHARE, LEAST_OF_RUN = 0.1, 0.01
 """A time counts as changed if it differs by this share of itself, and by this share of the run."""
 
 MOST_NAMED = 4
-"""The number of subgraphs that a text names."""
+"""Maximum number of subgraphs that a text names."""
 
 NONE = "no device or subgraph"
-"""Where an op is that no device and no subgraph has."""
+"""Location of an op outside any device and subgraph."""
 
 Members = frozenset[str]
 
@@ -30,15 +30,15 @@ class _Cut:
     """The ops of a report, by name."""
 
     op: Mapping[str, int]
-    """The box of each op."""
+    """Box of each op."""
     home: Mapping[str, int]
-    """The box of the subgraph that each op is in; -1: none."""
+    """Box of the subgraph that contains each op; -1 if none."""
     members: Mapping[int, Members]
-    """The ops in each box that holds some."""
+    """Ops in each box that contains some."""
 
 
 def compared(before: Scene, now: Scene) -> Scene:
-    """What is now, with what changed since. Linear, but for the sorting."""
+    """The current scene with the changes since. Linear, except for sorting."""
     old, new = _cut(before), _cut(now)
     changes = [*_moved(before, now, old, new), *_regrouped(before, now, old, new)]
     changes += [Change(new.op[name], NEW, name, now.items[new.op[name]].label) for name in new.op if name not in old.op]
@@ -76,7 +76,7 @@ def _moved(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
 
 
 def _regrouped(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
-    """The subgraphs that had other ops."""
+    """Changes of subgraphs with other ops than any before."""
     known = {names for box, names in old.members.items() if before.items[box].kind == "call"}
     changes = []
     for box, names in new.members.items():
@@ -93,7 +93,7 @@ def _regrouped(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
 
 
 def _times(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
-    """What took more or less time, of what has the same ops; the largest differences first."""
+    """Changes of times of boxes with the same ops, the largest first."""
     was = {_same(before, old, box): item.us for box, item in enumerate(before.items) if item.us >= 0}
     least = LEAST_OF_RUN * max(before.total_us, now.total_us)
     rows: list[tuple[float, Change]] = []
@@ -106,7 +106,7 @@ def _times(before: Scene, now: Scene, old: _Cut, new: _Cut) -> list[Change]:
 
 
 def _same(scene: Scene, cut: _Cut, box: int) -> tuple[str, object]:
-    """What tells whether a box is the same in two reports."""
+    """Key that identifies a box in two reports."""
     item = scene.items[box]
     return item.kind, cut.members.get(box) or item.name
 
@@ -132,7 +132,7 @@ def _count(scene: Scene, what: str) -> int:
 
 
 def time_text(us: float) -> str:
-    """A time as people read it."""
+    """A time in readable units."""
     if us >= 1e6:
         return f"{us / 1e6:.2f} s"
     return f"{us / 1e3:.2f} ms" if us >= 1e3 else f"{us:.1f} µs"

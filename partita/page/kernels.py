@@ -1,4 +1,4 @@
-"""The second level: the ops that a device computes in one kernel, in a box of their own."""
+"""The second level: a box for each kernel, around the ops that it computes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from partita.page.sections import children
 
 
 def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
-    """Put ops that share a kernel into one box, in those subgraphs whose devices show their kernels. Linear."""
+    """Put ops that share a kernel into one box, in subgraphs whose devices report their kernels. Linear."""
     inside = children(boxes.items)
     sources = _sources(boxes)
-    units = {unit.name: unit for unit in reversed(model.units)}  # On MULTI several devices may have a subgraph of that name.
+    units = {unit.name: unit for unit in reversed(model.units)}  # With MULTI several devices may have a subgraph of that name.
     for box, call in boxes.calls:
         unit = units[call.name]
         kernels, story = unit.kernels(), unit.compiled.story
@@ -31,7 +31,7 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
         by_name = {boxes.items[i].name: i for i in inside.get(box, ())}
         kernel_of: dict[int, int] = {}
         for k, kernel in sorted(enumerate(kernels), key=lambda numbered: -len(numbered[1].nodes)):
-            for name in kernel.nodes:  # An op whose result another kernel only moves belongs to the one that computes it.
+            for name in kernel.nodes:  # An op whose result another kernel only moves belongs to the kernel that computes it.
                 if name in by_name:
                     kernel_of.setdefault(by_name[name], k)
         for i in inside.get(box, ()) if kernels else ():
@@ -50,7 +50,7 @@ def add_kernels(boxes: Boxes, model: CompiledModel) -> None:
 
 
 def _sources(boxes: Boxes) -> dict[int, set[int]]:
-    """For each box the boxes that it reads from."""
+    """Boxes that each box reads from."""
     sources: dict[int, set[int]] = {}
     for value, reader in boxes.edges:
         sources.setdefault(reader, set()).add(boxes.values[value].source)
@@ -68,6 +68,6 @@ def _enclose(boxes: Boxes, call: int, kernel: Any, ops: list[int], work: KernelW
 
 
 def _precision(kernel: Any) -> tuple[str, ...]:
-    """What the kernel reads and stores, where that is not all float32, and why it does not compute in less."""
+    """Element types of the kernel, unless all are float32, and why it does not compute in a narrower type."""
     types, why = getattr(kernel, "types", ""), getattr(kernel, "why_wide", "")
     return (*(() if types in PLAIN else (f"its kernel: {types}",)), *((f"in float32, since {why}",) if why else ()))

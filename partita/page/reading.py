@@ -1,4 +1,4 @@
-"""A report page read back: what it shows, checked, because the file may come from anybody."""
+"""Parser of report pages; the data is validated, because the file may come from anybody."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from partita.graph.errors import GraphError
 from partita.page.scene import RECORDS, Item, Scene
 
 BEGIN, END = '<script type="application/json" id="scene">', "</script>"
-"""What stands around the data in a page."""
+"""Delimiters of the data in a page."""
 
 LARGEST = 400 << 20
-"""Larger files, in bytes, are no pages of ours."""
+"""Maximum size of a page in bytes."""
 
 
 def read_page(path: str | os.PathLike[str]) -> Scene:
-    """What the report page shows."""
+    """The scene that the report page shows."""
     where = f"report page {os.fspath(path)!r}"
     try:
         with open_regular(path) as file:
@@ -70,7 +70,7 @@ def _scene(data: Any) -> Scene:
 
 
 def _records(record: type[Any], columns: Any, texts: Sequence[str]) -> list[Any]:
-    """The rows of a table whose columns are lists."""
+    """Rows of a table whose columns are lists."""
     fields = attrs.fields(record)
     read = [list(map(_READ[str(field.type)](texts), columns[field.name])) for field in fields]
     return [record(*row) for row in zip(*read, strict=True)]
@@ -84,7 +84,7 @@ _READ: dict[str, Callable[[Sequence[str]], Callable[[Any], Any]]] = {
     "tuple[str, ...]": lambda texts: lambda numbers: tuple(texts[_natural(number)] for number in numbers),
     "tuple[int, ...]": lambda _: lambda numbers: tuple(map(int, numbers)),
 }
-"""How a field of each type is read; texts are numbers of a table."""
+"""Parser for fields of each type; texts are indices into a table."""
 
 
 def _natural(number: Any) -> int:
@@ -100,7 +100,7 @@ def _finite(number: Any) -> float:
 
 
 def _check(scene: Scene) -> None:
-    """ValueError if a number leads nowhere, or boxes lie in each other."""
+    """ValueError if an index is out of range, or if boxes contain each other."""
     boxes = len(scene.items)
     named = [item.parent for item in scene.items] + [bar.item for bar in scene.bars] + [change.item for change in scene.changes]
     named += [row.item for rows in (scene.laps, scene.seen, scene.probes) for row in rows]

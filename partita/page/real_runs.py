@@ -1,4 +1,4 @@
-"""What happened while a model was at work, on the page: the steps of real calls, and what the recorder saw."""
+"""Real calls on the page: their steps, and the recorder's observations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Lap, Probe, Seen
 
 MOST_LAPS = 5000
-"""The steps of real calls that are shown, the first ones."""
+"""Maximum number of steps of real calls that are shown, from the first."""
 
 
 def laps_of(boxes: Boxes, timeline: Timeline) -> tuple[list[Lap], list[str]]:
-    """The steps in the order in which they began, and a note if some are not shown."""
+    """The steps by start time, and a note if some are not shown."""
     home = _boxes_of_calls(boxes)
     laps = timeline.laps
     begin = laps[0].start_us if laps else 0.0
@@ -25,7 +25,7 @@ def laps_of(boxes: Boxes, timeline: Timeline) -> tuple[list[Lap], list[str]]:
 
 
 def seen_of(boxes: Boxes, recorded: Recorded) -> tuple[list[Seen], list[Probe]]:
-    """The values that the recorder saw, and the samples that it held against numpy."""
+    """The recorder's values, and the samples that it compared with numpy."""
     home = _boxes_of_calls(boxes)
     seen = [
         Seen(

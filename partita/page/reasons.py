@@ -1,4 +1,4 @@
-"""Borders and refusals, with the boxes of the page instead of names."""
+"""Borders and refusals, with boxes of the page instead of names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from partita.page.scene import Refusal, Wall
 from partita.partition import PartitionReport
 
 MOST_WAYS = 20
-"""The number of borders for which the way of the cycle is searched; each search is linear."""
+"""Maximum number of borders whose cycle is searched; each search is linear."""
 
 
 def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
     """The borders whose two ends are drawn.
 
-    Borders of graph inputs are left out, because they say nothing that is not seen.
+    Borders of graph inputs are left out, because they are obvious.
     """
     calls = dict(zip([group.name for group in report.groups], report.calls, strict=True))
     borders = []
@@ -35,18 +35,18 @@ def walls(report: PartitionReport, by_name: Mapping[str, int]) -> list[Wall]:
 
 
 def outside(report: PartitionReport, by_name: Mapping[str, int]) -> list[Refusal]:
-    """Why ops are in no subgraph, by reason."""
+    """Reasons why ops are in no subgraph, with the ops of each."""
     rows = ((o.node, "in no subgraph", o.rule, o.text.replace(repr(o.node), "the op")) for o in report.outside)
     return _grouped(rows, by_name)
 
 
 def refused(placement: Placement, by_name: Mapping[str, int]) -> list[Refusal]:
-    """Why the preferred devices do not run ops, by reason; of ops that no device runs, why none does."""
+    """Reasons why the preferred devices do not run ops, with the ops of each; for ops that no device runs, the reasons of all."""
     return refused_in({name: placement.refusals(name) for name in (*placement, *placement.unsupported)}, by_name)
 
 
 def refused_in(refusals: Mapping[str, Mapping[str, str]], by_name: Mapping[str, int]) -> list[Refusal]:
-    """The same from a report that was written to a file."""
+    """The same from a report that was saved to a file."""
     rows = (
         (name, f"not on {device}", "", reason.replace(repr(name), "the op"))
         for name, reasons in refusals.items()

@@ -1,4 +1,4 @@
-"""What the page shows, as plain records. In their JSON form each field is a list, and each text is written once."""
+"""Contents of the page as plain records. In JSON each field is a list, and each text is stored once."""
 
 from __future__ import annotations
 
@@ -9,89 +9,89 @@ from typing import Any
 import attrs
 
 NOWHERE = -1
-"""The number of an item, device or type that is not there."""
+"""Index of a missing item, device or type."""
 
 
 @attrs.define(slots=True, eq=False)
 class Item:
-    """A box: an op, an input or output, or something that holds others (a call, a body, a kernel, a section)."""
+    """A box: an op, an input or output, or a container (a call, a body, a kernel, a section)."""
 
     kind: str
     """input, output, op, call, body, kernel or section."""
     name: str
-    """The node's name."""
+    """Name of the node."""
     label: str
-    """The op, or a few words on what is inside."""
+    """The op, or a summary of the contents."""
     parent: int
-    """The item that holds it; -1: none."""
+    """Item that contains it; -1 if none."""
     owner: str = ""
-    """Its device, or else the property that chose its subgraph: what its colour stands for."""
+    """Its device, or else the property that chose its subgraph; determines its colour."""
     details: tuple[str, ...] = ()
-    """Its weights and attributes, a line each."""
+    """Weights and attributes, a line each."""
     us: float = NOWHERE
     """Microseconds that it took in the run."""
     is_open: bool = False
-    """Does the page begin with its inside shown?"""
+    """True if its contents are shown initially."""
 
 
 @attrs.frozen(slots=True)
 class Value:
-    """A value that one item makes and others read."""
+    """A value that one item computes and others read."""
 
     source: int
-    """The item that makes it."""
+    """Item that computes it."""
     name: str
-    """The value's name."""
+    """Name of the value."""
     type: str
-    """Its type in words; empty where unknown."""
+    """Type as text; empty if unknown."""
     nbytes: int
-    """Its size; -1 where unknown."""
+    """Size in bytes; -1 if unknown."""
 
 
 @attrs.frozen(slots=True)
 class Wall:
-    """An edge that ends at a subgraph's border, and why."""
+    """An edge that ends at a subgraph's border, with the reason."""
 
     producer: int
-    """The item that makes the value."""
+    """Item that computes the value."""
     consumer: int
-    """The item that reads it."""
+    """Item that reads it."""
     inside: str
-    """The subgraph whose border it is."""
+    """Subgraph whose border it is."""
     rule: str
-    """The kind of reason."""
+    """Kind of reason."""
     text: str
     """The reason in words."""
 
 
 @attrs.frozen(slots=True)
 class Refusal:
-    """One reason for which some items are not where they were wanted."""
+    """A reason why some items are not where they were wanted."""
 
     what: str
-    """What refused them: "not on cuda", "in no subgraph"."""
+    """Category: "not on cuda", "in no subgraph"."""
     rule: str
-    """The kind of reason; empty where there is none."""
+    """Kind of reason; may be empty."""
     text: str
     """The reason in words."""
     items: tuple[int, ...]
-    """The items refused."""
+    """The refused items."""
 
 
 @attrs.frozen(slots=True)
 class Transfer:
-    """The values that go from one device or property to another."""
+    """Values that go from one device or property to another."""
 
     source: str
-    """The device or property that the values come from."""
+    """Device or property that computes the values."""
     target: str
-    """The device or property that they go to."""
+    """Device or property that reads them."""
     values: int
-    """How many values."""
+    """Number of values."""
     nbytes: int
-    """Their size together, of those whose size is known."""
+    """Total size in bytes of those with a known size."""
     unknown: int
-    """How many have no known size."""
+    """Number of values of unknown size."""
 
 
 @attrs.frozen(slots=True)
@@ -99,19 +99,19 @@ class Bar:
     """A stretch of a run: a subgraph, a copy, or a kernel inside."""
 
     name: str
-    """The name of what ran."""
+    """Name of what ran."""
     what: str
-    """Its op, or what ran it."""
+    """Its op, or its executor."""
     owner: str
-    """The device that ran it."""
+    """Device that ran it."""
     start_us: float
-    """When it began."""
+    """Start time."""
     us: float
-    """How long it took."""
+    """Duration."""
     depth: int
-    """0 for a step of the run, 1 for what is inside."""
+    """0 for a step of the run, 1 for a kernel inside."""
     item: int
-    """Its box; -1: none."""
+    """Its box; -1 if none."""
 
 
 @attrs.frozen(slots=True)
@@ -119,65 +119,65 @@ class Lap:
     """One step of one real call."""
 
     request: int
-    """The number of the call, from 1."""
+    """Number of the call, from 1."""
     name: str
-    """The subgraph, or the value that was copied."""
+    """Subgraph, or copied value."""
     owner: str
     """The device."""
     thread: str
-    """The thread that called the device."""
+    """Thread that called the device."""
     start_us: float
-    """When it began."""
+    """Start time."""
     us: float
-    """How long it took."""
+    """Duration."""
     waited_us: float
-    """How long the call had waited for it."""
+    """Time that the call had waited for it."""
     item: int
-    """Its box; -1: none."""
+    """Its box; -1 if none."""
 
 
 @attrs.frozen(slots=True)
 class Seen:
-    """What the recorder saw of one value."""
+    """The recorder's observations of one value."""
 
     item: int
-    """The box of the subgraph that makes it; -1: none."""
+    """Box of the subgraph that computes it; -1 if none."""
     name: str
-    """The value's name."""
+    """Name of the value."""
     owner: str
-    """The device that made it."""
+    """Device that computed it."""
     calls: int
-    """How many calls were looked at."""
+    """Number of recorded calls."""
     nans: int
-    """How many NaN there were."""
+    """Number of NaN."""
     infinities: int
-    """How many infinities there were."""
+    """Number of infinities."""
     first: int
-    """The first call that had one of them; 0: none."""
+    """Number of the first call with NaN or infinities; 0 if none."""
     low: str
-    """The least finite number; empty where there is none."""
+    """Smallest finite element; empty if there is none."""
     high: str
-    """The largest finite number."""
+    """Largest finite element."""
     checksum: str
-    """The checksum of the last call; empty where none was asked for."""
+    """Checksum of the last call; empty if not requested."""
 
 
 @attrs.frozen(slots=True)
 class Probe:
-    """One subgraph of one call that the recorder held against numpy."""
+    """A sample: one subgraph of one call that the recorder compared with numpy."""
 
     item: int
-    """The box of the subgraph; -1: none."""
+    """Box of the subgraph; -1 if none."""
     name: str
-    """The subgraph."""
+    """Name of the subgraph."""
     owner: str
     """Its device."""
     call: int
-    """The number of the call."""
+    """Number of the call."""
     text: str
     """The error, or why there is none."""
     is_ok: bool
-    """Is it near enough?"""
+    """True if the error is allowed."""
 
 
 @attrs.frozen(slots=True)
@@ -187,23 +187,23 @@ class Subgraph:
     item: int
     """Its box."""
     ops: int
-    """How many ops it has."""
+    """Number of its ops."""
     seconds: float
-    """How long it took to compile; -1: unknown."""
+    """Seconds of compiling; -1 if unknown."""
 
 
 @attrs.frozen(slots=True)
 class Change:
-    """Something that is otherwise than in an earlier report."""
+    """A change since an earlier report."""
 
     item: int
-    """Its box; -1: it is gone."""
+    """Its box; -1 if it is gone."""
     what: str
-    """The kind of change."""
+    """Kind of change."""
     name: str
-    """The name of the op or subgraph."""
+    """Name of the op or subgraph."""
     text: str
-    """What was, and what is now."""
+    """State before and now."""
 
 
 RECORDS: dict[str, type[Any]] = {
@@ -219,62 +219,62 @@ RECORDS: dict[str, type[Any]] = {
     "probes": Probe,
     "changes": Change,
 }
-"""The tables of a scene, and what a row of each is."""
+"""Tables of a scene, with their row types."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Scene:
-    """Everything that the page needs."""
+    """Everything that the page shows."""
 
     title: str
-    """The model's name."""
+    """Name of the model."""
     subtitle: str
-    """What is shown, in a few words."""
+    """Kind of the object that is shown, in a few words."""
     owned_by: str
-    """What owners are: "device" or "property"."""
+    """Kind of owners: "device" or "property"."""
     owners: tuple[str, ...]
-    """Devices or properties, in the order in which colours are given out."""
+    """Devices or properties, in order of their colours."""
     facts: tuple[tuple[str, str], ...]
-    """The overview: what, how much."""
+    """Overview: names and amounts."""
     notes: tuple[str, ...]
-    """Notes about whatever else happened."""
+    """Further notes."""
     items: list[Item]
     """The boxes."""
     values: list[Value]
-    """The values that the items make."""
+    """Values that the items compute."""
     edges: list[tuple[int, int]]
-    """Numbers of a value and of an item that reads it."""
+    """Pairs of a value and an item that reads it, by index."""
     walls: list[Wall]
     """Borders."""
     refusals: list[Refusal]
-    """Reasons, those of most items first."""
+    """Refusals, those of most items first."""
     transfers: list[Transfer]
-    """The values that go from one device or property to another."""
+    """Values that go from one device or property to another."""
     subgraphs: list[Subgraph]
     """The calls, in order."""
     bars: list[Bar]
     """The run, in order."""
     run: str
-    """The inputs of the run that was profiled; empty where there is no profile."""
+    """Inputs of the profiled run; empty without a profile."""
     total_us: float
-    """The microseconds of the run."""
+    """Microseconds of the run."""
     before: str = ""
-    """The title of the earlier report that this one is compared with; empty where there is none."""
+    """Title of the earlier report; empty without one."""
     changes: list[Change] = attrs.field(factory=list)
-    """What changed since, by kind."""
+    """Changes since then, by kind."""
     laps: list[Lap] = attrs.field(factory=list)
-    """The steps of real calls, in the order in which they began."""
+    """Steps of real calls, by start time."""
     recorded: str = ""
-    """What the recorder did, in a line; empty where there is none."""
+    """Summary of the recorder in one line; empty without one."""
     seen: list[Seen] = attrs.field(factory=list)
-    """The values that it saw."""
+    """Values that it observed."""
     probes: list[Probe] = attrs.field(factory=list)
-    """The samples that it took."""
+    """Samples that it took."""
     compared: tuple[tuple[str, str, str], ...] = ()
-    """What was counted: what, how much before, how much now."""
+    """Compared counts: name, amount before, amount now."""
 
     def to_json(self) -> str:
-        """The scene as JSON. A field of a list of records is a list of its own; texts are numbers of `texts`."""
+        """The scene as JSON. A list of records is stored as one list per field; texts are indices into `texts`."""
         texts = _Texts()
         content = {
             "title": self.title,
@@ -296,7 +296,7 @@ class Scene:
 
 
 class _Texts:
-    """A table in which every text stands once."""
+    """A table with one entry for each distinct text."""
 
     def __init__(self) -> None:
         self.listed: list[str] = []

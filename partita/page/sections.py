@@ -13,20 +13,20 @@ from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Item
 
 MOST = 240
-"""More boxes than this in one are cut into sections."""
+"""Maximum number of boxes in one; more are cut into sections."""
 
 SHORTEST, LONGEST = 24, 60
-"""How many boxes a section has."""
+"""Range of the number of boxes of a section."""
 
 SCREENFUL = 60
-"""The page begins with at most so many boxes shown, whose text can be read at once."""
+"""Maximum number of boxes shown initially, whose text can be read at once."""
 
 FEW = 6
-"""Fewer boxes than this tell nothing: then those inside are shown too, however many they are."""
+"""Fewer boxes than this are not informative: then their contents are shown too, however many there are."""
 
 
 def add_sections(boxes: Boxes) -> None:
-    """Cut every box with too many items inside, then the sections in it, until none has too many. O(n log n)."""
+    """Cut every box with too many items into sections, then these sections, until none has too many. O(n log n)."""
     items = boxes.items
     inside = children(items)
     scopes = _scopes(items)
@@ -57,7 +57,7 @@ def add_sections(boxes: Boxes) -> None:
 
 
 def children(items: Sequence[Item]) -> dict[int, list[int]]:
-    """The boxes in each box, in order."""
+    """Boxes in each box, in order."""
     inside: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         inside.setdefault(item.parent, []).append(i)
@@ -65,7 +65,7 @@ def children(items: Sequence[Item]) -> dict[int, list[int]]:
 
 
 def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> list[int]:
-    """For each item the position, among these members, of the member that holds it; -1 where no member does."""
+    """For each item the position, among these members, of the member that contains it; -1 if none does."""
     result: list[int | None] = [None] * len(items)
     outside = NOWHERE
     for position, box in enumerate(members):
@@ -83,7 +83,7 @@ def positions(items: Sequence[Item], parent: int, members: Sequence[int]) -> lis
 
 
 def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The numbers below `count` in an order that the edges agree with, the lowest of the ready ones first.
+    """The numbers below `count` in topological order, the lowest ready one first.
 
     Numbers on a cycle, which there should not be, come last.
     """
@@ -99,13 +99,13 @@ def _topological(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _stretches(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut 0..count where the fewest edges cross, each stretch as long as it may be and no shorter than it must."""
+    """Cut 0..count where the fewest edges cross, with stretches as long as possible and of at least the minimum length."""
     change = [0] * (count + 1)
     for u, v in edges:
         if u < v:
             change[u + 1] += 1
             change[v + 1] -= 1
-    crossing = list(accumulate(change))  # crossing[i]: the edges from before i to i and after
+    crossing = list(accumulate(change))  # crossing[i]: number of edges from before i to i or later
     stretches = []
     start = 0
     while count - start > LONGEST:
@@ -117,7 +117,7 @@ def _stretches(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, 
 
 
 def _name(scopes: Sequence[str], section: Sequence[int], start: int) -> str:
-    """The scopes of the first and of the last op in it, if ops are named by scopes; else its boxes' numbers."""
+    """Scopes of the first and of the last op in it, if names have scopes; else the range of its boxes' numbers."""
     shown = [scopes[box] for box in section if scopes[box]]
     if not shown:
         return f"{start + 1}–{start + len(section)}"
@@ -142,13 +142,13 @@ def _owner(items: Sequence[Item], section: Sequence[int]) -> str:
 
 
 def _time(items: Sequence[Item], section: Sequence[int]) -> float:
-    """What those of its boxes took together that ran; -1 if none did."""
+    """Total time of its boxes that ran; -1 if none did."""
     taken = [items[box].us for box in section if items[box].us >= 0]
     return sum(taken) if taken else NOWHERE
 
 
 def open_some(items: Sequence[Item]) -> None:
-    """Mark what the page shows open at first: level by level from the outermost, as long as there is room for the whole level."""
+    """Mark the boxes that the page shows open initially: level by level from the outermost, while a whole level fits."""
     inside = children(items)
     level = inside.get(NOWHERE, [])
     shown = len(level)

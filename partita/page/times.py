@@ -1,4 +1,4 @@
-"""A profile on the page: the bars of the run, and the time that each box took."""
+"""A profile on the page: the bars of the run, and the time of each box."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from partita.page.boxes import Boxes
 from partita.page.scene import NOWHERE, Bar, Item
 
 MOST_BARS = 20_000
-"""The most bars that are shown; if there were more, only the steps of the run are shown."""
+"""Maximum number of bars; beyond that only the steps of the run are shown."""
 
 
 def add_times(boxes: Boxes, profile: Profile) -> list[Bar]:
-    """Give every box that ran its time; -> the bars in order."""
+    """Set the time of every box that ran; -> the bars in order."""
     items = boxes.items
     calls = {items[box].name: box for box, _ in boxes.calls}
     ops: dict[str, dict[str, int]] = defaultdict(dict)
@@ -47,7 +47,7 @@ def _outermost(items: Sequence[Item], box: int) -> str:
 
 
 def _timed(items: Sequence[Item], box: int) -> int:
-    """The kernel that the op is in, else the op."""
+    """The kernel that contains the op, else the op."""
     return items[box].parent if box >= 0 and items[box].parent >= 0 and items[items[box].parent].kind == "kernel" else box
 
 

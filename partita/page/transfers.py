@@ -1,4 +1,4 @@
-"""The values that go from one device or property to another: how many, and how many bytes."""
+"""Values that go from one device or property to another: their number and bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from partita.page.boxes import Boxes
 from partita.page.scene import Transfer
 
 OUTSIDE = "outside"
-"""Stands for the device of ops that are on no device and in no subgraph."""
+"""Owner of ops that are on no device and in no subgraph."""
 
 
 def transfers(boxes: Boxes) -> list[Transfer]:
-    """For each pair of devices or properties, the values that one makes and the other reads; a value that is read
-    twice counts once.
+    """For each pair of devices or properties, the values that one computes and the other reads; a value that is read twice counts
+    once.
     """
     items, values = boxes.items, boxes.values
     crossing: dict[tuple[str, str], set[int]] = defaultdict(set)

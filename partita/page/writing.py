@@ -1,4 +1,4 @@
-"""The page as one file: the scene, the program that shows it and the styles, with nothing to fetch and nothing else to run."""
+"""The page as one self-contained file: the scene, the program that shows it, and the styles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; worker-src blob:; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""The rules that let a browser run this one program and use these styles, and nothing more."""
+"""Content security policy that lets a browser run only this program and use only these styles."""
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -57,12 +57,11 @@ def report_page(
     before: Subject | str | os.PathLike[str] | None = None,
     timeline: Timeline | None = None,
 ) -> Path:
-    """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and why they are there.
+    """Write one HTML file that shows a graph, plan, placement or compiled model: devices, borders and the reasons for them.
 
-    With a `profile` (`model.profile()`) also what each part of that run took; with a `timeline` (`model.timeline()`) the real
-    calls, on their devices and threads; with a graph, the `placement` that it was partitioned by tells what each device refused.
-    With `before`, an earlier page or what such a page would show, it marks what changed since. The file needs no
-    network. -> its path
+    A `profile` (`model.profile()`) adds the time of each part of that run; a `timeline` (`model.timeline()`) the real calls, on
+    their devices and threads; for a graph, the `placement` by which it was partitioned adds the refusals of each device. With
+    `before`, an earlier page or an object that a page can show, changes since are marked. The file needs no network. -> its path
 
         report_page(model, "report.html", profile=model.profile())"""
     target = Path(path)
@@ -74,12 +73,12 @@ def report_page(
 
 
 def page_text(subject: Subject, profile: Profile | None = None, placement: Placement | None = None) -> str:
-    """The page's text."""
+    """Text of the page."""
     return scene_text(collect(subject, profile, placement))
 
 
 def scene_text(scene: Scene) -> str:
-    """The text of the page that shows this."""
+    """Text of the page that shows this scene."""
     script, style = _built("app.js"), _built("app.css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     return PAGE.format(
@@ -93,14 +92,14 @@ def scene_text(scene: Scene) -> str:
 
 
 def inert(json: str) -> str:
-    """JSON that means the same and can end no script element, open no comment, and break no line. It has no half of a pair of
-    UTF-16, which names may have and no file can hold."""
+    """Equivalent JSON that cannot end a script element, open a comment, or break a line. Unpaired UTF-16 surrogates, which names
+    may contain, are escaped, because a file cannot hold them."""
     return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
 def _shown(text: str, backslash: str = "\\") -> str:
-    """The text with the characters that turn the direction of what follows, such as U+202E, as escapes that are seen: in a name
-    they would turn what stands beside it."""
+    """The text with visible escapes for characters that change the direction of text, such as U+202E: in a name they would
+    reverse its surroundings."""
     return re.sub("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", lambda match: f"{backslash}u{{{ord(match[0]):x}}}", text)
 
 

@@ -1,7 +1,7 @@
-"""What torch calls with each graph that it captured: `torch.compile(module, backend="partita")`.
+"""The function that torch calls with each captured graph: `torch.compile(module, backend="partita")`.
 
-Partita runs inference. A graph that needs gradients, or tensors that are not on the processor, runs in torch, and a warning says
-so once."""
+Partita runs inference. A graph that needs gradients, or tensors that are not on the processor, runs in torch, with one
+warning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = "HETERO:cpu,reference"
-"""What runs a module unless options name other devices."""
+"""Default devices."""
 
 WHERE = 'torch.compile(backend="partita")'
 
@@ -32,12 +32,12 @@ Call = Callable[..., Any]
 
 @attrs.frozen
 class Options:
-    """What `torch.compile` was given as `options`."""
+    """The `options` of `torch.compile`."""
 
     devices: str | Sequence[str] = DEVICES
-    """The devices, as `pt.compile` takes them."""
+    """Devices, as `pt.compile` takes them."""
     config: Mapping[str, Any] | None = None
-    """Their configuration, as `pt.compile` takes it."""
+    """Configuration of the devices, as `pt.compile` takes it."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
@@ -56,7 +56,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Call:
-    """A function that computes what the captured graph does: on Partita's devices, or in torch where these cannot."""
+    """A function that computes the captured graph: on Partita's devices, or in torch if these cannot."""
     if mode not in (None, "default"):
         raise AcceleratorError(f"there is no mode {mode!r}", where=WHERE, remedy="Leave mode out; options name the devices")
     chosen = Options.of(options)
@@ -81,7 +81,7 @@ def why_in_torch(inputs: Sequence[Any]) -> str | None:
 
 
 class _Lazy:
-    """A captured graph, which is compiled when it is first called: then all sizes and weights are there."""
+    """A captured graph that is compiled when it is first called, since all sizes and weights are known then."""
 
     def __init__(self, module: torch.fx.GraphModule, options: Options) -> None:
         self._module = module
@@ -92,12 +92,12 @@ class _Lazy:
     def __call__(self, *inputs: Any) -> Any:
         if self._call is None:
             with self._guard.lock:
-                # Another thread may have made it meanwhile.
+                # Another thread may have compiled it meanwhile.
                 self._call = self._call or self._made(inputs)
         return self._call(*inputs)
 
     def _made(self, inputs: Sequence[Any]) -> Call:
-        """All of the graph as one call, or parts of it where torch has to run others."""
+        """The whole graph as one call, or parts of it if torch has to run others."""
         options = self._options
         let_go_of_tensors(self._module)
         whole = GraphCall(self._module, options.devices, options.config)

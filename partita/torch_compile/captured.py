@@ -1,4 +1,4 @@
-"""What torch captured: which inputs of the graph are tensors, numbers, sizes of other inputs, and fixed."""
+"""Analysis of a graph that torch captured: which inputs are tensors, numbers, sizes of other inputs, and fixed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Captured:
-    """A graph of torch's, looked through once."""
+    """A graph of torch's with the roles of its inputs."""
 
     module: torch.fx.GraphModule
-    """The graph; a number that torch handed over as a tensor is read as a number."""
+    """The graph; a number that torch passed as a tensor is read as a number."""
     numbers: frozenset[int]
-    """The inputs that are such numbers."""
+    """Indices of inputs that are such numbers."""
     sizes: Mapping[int, tuple[int, int]]
-    """By input that is a size: the tensor among the inputs, and the dimension, that have it."""
+    """For each input that is a size: index of the tensor among the inputs, and dimension."""
     dynamic: Mapping[int, frozenset[int]]
-    """By input that is a tensor: the dimensions that may change from call to call."""
+    """For each input that is a tensor: the dimensions that may change from call to call."""
     integers: frozenset[int]
-    """The inputs that are integers, may change from call to call, and are no sizes of a tensor."""
+    """Indices of inputs that are integers, may change from call to call, and are no sizes of a tensor."""
     loose: frozenset[int]
-    """The inputs that are numbers and may change from call to call, and that are no sizes of a tensor."""
+    """Indices of inputs that are numbers, may change from call to call, and are no sizes of a tensor."""
 
     @classmethod
     def of(cls, module: torch.fx.GraphModule) -> Captured:
-        """What the graph and the notes of torch on its inputs say."""
+        """The graph with the roles of its inputs, from torch's metadata."""
         import torch
 
         module = torch.fx.GraphModule(module, deepcopy(module.graph))
@@ -63,7 +63,7 @@ class Captured:
 
     @property
     def has_one_result(self) -> bool:
-        """Is the result a tensor, and no tuple?"""
+        """True if the result is a single tensor, not a tuple."""
         (results,) = next(node for node in self.module.graph.nodes if node.op == "output").args
         return not isinstance(results, (tuple, list))
 
@@ -73,23 +73,23 @@ class Captured:
         return bool(self.integers) or any(self.dynamic.values())
 
     def constant_numbers(self, inputs: Sequence[Any], dynamic: bool) -> tuple[Any, ...]:
-        """The numbers that a model for such inputs has as constants; with `dynamic` it takes integers as inputs."""
+        """The numbers that a model for such inputs has as constants; a `dynamic` model takes integers as inputs."""
         values = self.with_numbers(inputs)
         return tuple([distinct(values[i]) for i in sorted(self.loose - (self.integers if dynamic else frozenset()))])
 
     def with_fixed(self, fixed: Collection[tuple[int, int | None]]) -> Captured:
-        """The graph for these sizes, by input and dimension, and these integers, without dimension, as they are in a call."""
+        """The graph with these sizes, given by input and dimension, and these integers, given without dimension, fixed."""
         dynamic = {i: frozenset(d for d in dims if (i, d) not in fixed) for i, dims in self.dynamic.items()}
         return attrs.evolve(self, dynamic=dynamic, integers=frozenset(i for i in self.integers if (i, None) not in fixed))
 
     def with_numbers(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs as `module` takes them: tensors that stand for numbers are numbers."""
+        """The inputs as `module` takes them, with numbers in place of tensors that stand for numbers."""
         return [value.item() if i in self.numbers else value for i, value in enumerate(inputs)]
 
     def kind(self, inputs: Sequence[Any], dynamic: bool, positions: Sequence[int] | None = None) -> tuple[Any, ...]:
-        """What a compiled model depends on of the inputs, or of those at these positions.
+        """Key of all that a compiled model depends on in the inputs, or in those at these positions.
 
-        With `dynamic` that is not the sizes and integers that may change."""
+        With `dynamic` it does not include sizes and integers that may change."""
         return tuple([self._kind(i, inputs[i], dynamic) for i in (range(len(inputs)) if positions is None else positions)])
 
     def _kind(self, i: int, value: Any, dynamic: bool) -> Any:
@@ -106,13 +106,13 @@ class Captured:
 
 
 def results_of(module: torch.fx.GraphModule) -> list[Any]:
-    """The results of the graph; a part of a graph may have a single one that stands in no tuple."""
+    """Results of the graph; a part of a graph may have a single result without a tuple."""
     (results,) = next(node for node in module.graph.nodes if node.op == "output").args
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
 def let_go_of_tensors(module: torch.fx.GraphModule) -> None:
-    """Drop the weak references to inputs in torch's notes on the graph: `torch.utils.swap_tensors` refuses tensors with any."""
+    """Drop torch's weak references to inputs in the graph's metadata: `torch.utils.swap_tensors` refuses tensors with any."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     values = (node.meta.get("example_value", node.meta.get("val")) for node in inputs)
     for mode in {value.fake_mode for value in values if hasattr(value, "fake_mode")}:
@@ -120,7 +120,7 @@ def let_go_of_tensors(module: torch.fx.GraphModule) -> None:
 
 
 def powers_of_negatives(module: torch.fx.GraphModule) -> None:
-    """Let torch's own function raise negative numbers: torch writes (-2) ** x into the graph's code as -2 ** x."""
+    """Use torch.pow for negative numbers: torch would write (-2) ** x into the graph's code as -2 ** x."""
     import torch
 
     for node in module.graph.nodes:
@@ -130,7 +130,7 @@ def powers_of_negatives(module: torch.fx.GraphModule) -> None:
 
 
 def distinct(value: Any) -> Any:
-    """A key that equals those of the same value alone: 0.0 and -0.0 differ, as 1, 1.0 and True do, and NaN equals NaN."""
+    """A key that is equal only for identical values: 0.0 and -0.0 differ, as do 1, 1.0 and True, and NaN equals NaN."""
     return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
 
 

@@ -1,4 +1,4 @@
-"""Parameters and buffers of the user's that are constants of a compiled model: alive or not, and changed since or not."""
+"""The user's parameters and buffers that are constants of a compiled model, and detection of their changes and their end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import torch
 
 SAMPLES = 16
-"""Elements of each tensor that are compared in each call: `.data` and foreign code write without torch's counting it."""
+"""Number of elements of each tensor compared in each call, since `.data` and foreign code bypass torch's version counter."""
 
 WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
-"""The integers as which elements of so many bytes are compared."""
+"""Integer types for comparing elements, by size in bytes."""
 
 
 @attrs.define(eq=False)
 class Holder:
     """The one reference to a tensor that all compiled models share, so that references from elsewhere can be counted.
 
-    `torch.utils.swap_tensors`, by which torch may load and move modules, refuses tensors with weak references."""
+    Weak references would break `torch.utils.swap_tensors`, which torch may use to load and move modules."""
 
     tensor: torch.Tensor
 
@@ -35,28 +35,28 @@ class Holder:
 
 
 _HOLDERS: WeakValueDictionary[int, Holder] = WeakValueDictionary()
-"""By the tensor's identity."""
+"""The holder of each tensor, by the tensor's id."""
 
 
 @attrs.define(eq=False)
 class Constants:
-    """The parameters and buffers that are constants of one compiled model, as they were when it was compiled."""
+    """Parameters and buffers that are constants of one compiled model, as they were when it was compiled."""
 
     holders: tuple[Holder, ...]
     identities: list[int]
     versions: tuple[list[int], list[int]]
     storages: frozenset[int]
-    """The addresses of the memory."""
+    """Addresses of their storages."""
     samples: list[torch.Tensor]
-    """A few elements of each, in its memory."""
+    """Views of a few elements of each."""
     sampled: torch.Tensor | None
-    """A copy of those; None if there are none."""
+    """A copy of the samples; None if there are none."""
     is_written: bool = False
-    """Set after an optimizer's step that may have written to one."""
+    """True after an optimizer step that may have written to one."""
 
     @classmethod
     def of(cls, tensors: Sequence[torch.Tensor]) -> Constants:
-        """Such tensors as they are now."""
+        """These tensors in their current state."""
         import torch
 
         _watch_optimizers()
@@ -85,7 +85,7 @@ class Constants:
 
     @property
     def are_gone(self) -> bool:
-        """True if nobody else refers to one of them any more, so that no call can come with it."""
+        """True if one of them has no other reference, so that no call can come with it."""
         return any(holder.is_gone for holder in self.holders)
 
 
@@ -93,8 +93,8 @@ _LIVE: WeakSet[Constants] = WeakSet()
 
 
 def is_constant(value: Any) -> bool:
-    """True for a parameter or buffer of the user's module all of whose changes can be seen. torch counts none of those made under
-    inference_mode; what is written to a larger tensor, say one that holds all weights, may not be counted for a view of it."""
+    """True for a parameter or buffer of the user's module whose changes can all be detected. torch does not count changes under
+    inference_mode, and may not count for a view what is written to a larger tensor, say one that holds all weights."""
     import torch
 
     is_static = isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
@@ -111,7 +111,7 @@ def _holder(tensor: torch.Tensor) -> Holder:
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> tuple[list[int], list[int]]:
-    """How often torch has changed each of the tensors, and the addresses of their elements: `.data = ` moves them."""
+    """Version counter of each of the tensors, and the addresses of their elements, which `.data = ` changes."""
     return [tensor._version for tensor in tensors], [tensor.data_ptr() for tensor in tensors]
 
 
@@ -126,7 +126,7 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _watch_optimizers() -> None:
-    """Have each optimizer of torch's tell when it made a step: fused ones write to parameters without torch's counting it."""
+    """Get notified of each step of torch's optimizers: fused ones write to parameters without the version counter."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     register_optimizer_step_post_hook(_after_step)

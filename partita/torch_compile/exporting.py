@@ -1,7 +1,7 @@
-"""A captured graph as our graph, by torch's own exporter, with the parameters as constants in torch's memory.
+"""Converts a captured graph to our graph with torch's own exporter; parameters become constants in torch's memory.
 
-What torch does and ONNX cannot say is an error here, so that it stays in torch: tensors that are written to, random numbers, ops
-without an ONNX form, results that are computed and no tensors."""
+What ONNX cannot express is an error here, so that it stays in torch: writes to tensors, random numbers, ops without an ONNX form,
+computed results that are no tensors."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class NotExported(PartitaError):
-    """A graph of torch's of which something has no form in ONNX."""
+    """Error for a graph of torch's that has no form in ONNX."""
 
 
 class SizesFixed(NotExported):
-    """A graph of which torch's exporter fixed sizes or integers at those of the first call: by input and dimension."""
+    """A graph whose sizes or integers, given by input and dimension, torch's exporter fixed at those of the first call."""
 
     def __init__(self, cause: str, fixed: Collection[tuple[int, int | None]]) -> None:
         super().__init__(cause)
@@ -41,41 +41,41 @@ class SizesFixed(NotExported):
 
 @attrs.frozen
 class Output:
-    """Where an output of the captured graph comes from."""
+    """Source of an output of the captured graph."""
 
     position: int
-    """The number among our outputs, or among the results of `views`."""
+    """Index among our outputs, or among the results of `views`."""
     dtype: torch.dtype | None = None
-    """The element type; None for a result of `views`."""
+    """Element type; None for a result of `views`."""
     order: tuple[int, ...] | None = None
-    """The dimensions from the widest stride to the narrowest, where that is another order than their own."""
+    """Dimensions from the widest stride to the narrowest, if that is not their own order."""
     repeated: tuple[int, ...] = ()
-    """The dimensions along which it is one and the same memory."""
+    """Dimensions with stride 0."""
 
 
 @attrs.frozen(eq=False)
 class Exported:
-    """A captured graph as ours."""
+    """A captured graph as our graph."""
 
     graph: Graph | None
-    """None where nothing is computed."""
+    """None if nothing is computed."""
     fed: tuple[int, ...]
-    """The inputs of the captured graph that are inputs of ours, in order."""
+    """Inputs of the captured graph that are inputs of ours, in order."""
     fixed: tuple[int, ...]
-    """The inputs of the captured graph that are constants of ours."""
+    """Inputs of the captured graph that are constants of ours."""
     views: torch.fx.GraphModule | None
-    """Makes the results that are inputs, or views of inputs or of other results, from the inputs and our outputs: what is
-    written to a view has to reach what it is a view of."""
+    """Computes the results that are inputs, or views of inputs or of other results, from the inputs and our outputs: writes to a
+    view have to reach its base."""
     outputs: tuple[Output, ...]
 
     @property
     def computed(self) -> list[tuple[int, Output]]:
-        """The outputs that are ours, each with its number."""
+        """The outputs that are ours, each with its index."""
         return [(k, output) for k, output in enumerate(self.outputs) if output.dtype is not None]
 
 
 def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Exported:
-    """The graph for inputs of this kind, with the sizes that may change as symbols if they are `dynamic`."""
+    """The graph for inputs of this kind; sizes that may change are symbols if `dynamic`."""
     import torch
 
     tensors = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and i not in captured.numbers]
@@ -113,7 +113,7 @@ def export_graph(captured: Captured, inputs: Sequence[Any], dynamic: bool) -> Ex
 
 
 def _results(module: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
-    """The numbers of the graph's results that are inputs, views or sizes, and of those that are computed."""
+    """Indices of the graph's results that are inputs, views or sizes, and of those that are computed."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     results = results_of(module)
     strange = next((result for result in results if not hasattr(result, "meta")), None)
@@ -129,7 +129,7 @@ def _results(module: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
 
 
 def _is_size(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> bool:
-    """True if the node's value is a number that follows from inputs and sizes of these nodes and of their views alone."""
+    """True if the node's value is a number that depends only on inputs and sizes of these nodes and of their views."""
     if node in bases and (node.op == "placeholder" or not is_number(node)):
         return True
     sources = node.all_input_nodes
@@ -137,9 +137,9 @@ def _is_size(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> bool:
 
 
 def _views(module: torch.fx.GraphModule, wanted: Sequence[int], computed: Sequence[int]) -> torch.fx.GraphModule:
-    """The part of the graph that makes some results, as a function of all inputs and of the results that are computed.
+    """The part of the graph that computes some results, as a function of all inputs and of the computed results.
 
-    What the graph writes to the computed ones, or to views of them, is in them already."""
+    The computed results already contain what the graph writes to them or to views of them."""
     import torch
 
     graph = deepcopy(module.graph)
@@ -163,11 +163,11 @@ def _views(module: torch.fx.GraphModule, wanted: Sequence[int], computed: Sequen
 def _program(
     captured: Captured, inputs: Sequence[Any], fed: Sequence[int], computed: Sequence[int], dynamic: bool
 ) -> torch.export.ExportedProgram:
-    """The graph as torch exports it; its arguments are these inputs alone, tensors and integers."""
+    """The graph as exported by torch; its arguments are these inputs alone, tensors and integers."""
     import torch
 
     class Bound(torch.nn.Module):
-        """The graph as a function of those: other numbers are constants, and sizes are asked of the tensors."""
+        """The graph as a function of these: other numbers are constants, and sizes are taken from the tensors."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -187,10 +187,10 @@ def _program(
     shapes = (tuple(names),) if dynamic else None
     try:
         with torch.no_grad(), quiet_exporter():
-            # Not the tensors themselves: torch leaves weak references to what it exports.
+            # Not the tensors themselves: torch keeps weak references to what it exports.
             given = tuple(inputs[i].detach() if isinstance(inputs[i], torch.Tensor) else inputs[i] for i in fed)
             exported = torch.export.export(Bound(), given, dynamic_shapes=shapes, strict=False)
-            # Of some ops' writes nothing is left in the form in which nothing writes, where those of all others show.
+            # run_decompositions drops the writes of some ops without a trace.
             cause = lost(exported)
             program = exported.run_decompositions({})
     except Exception as error:
@@ -210,7 +210,7 @@ def _program(
 
 
 def _check_sizes(program: torch.export.ExportedProgram, captured: Captured, fed: Sequence[int]) -> None:
-    """SizesFixed where torch's exporter made sizes or integers that may change those of the first call."""
+    """SizesFixed if torch's exporter fixed sizes or integers that may change."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     fixed = list[tuple[int, int | None]]()
     for i, name in zip(fed, program.graph_signature.user_inputs, strict=True):
@@ -231,7 +231,7 @@ def _number(size: int | torch.SymInt) -> int | None:
 
 
 def _drops_nothing(node: torch.fx.Node) -> bool:
-    """Is dropout all that would be random about the op, as with attention and recurrent layers, and is there none?"""
+    """True if only dropout would be random about the op, as in attention and recurrent layers, and it is off."""
     arguments = node.target._schema.arguments  # type: ignore[union-attr]
     given = {argument.name: argument.default_value for argument in arguments}
     given |= dict(zip(given, node.args)) | node.kwargs
@@ -239,7 +239,7 @@ def _drops_nothing(node: torch.fx.Node) -> bool:
 
 
 def _result_types(program: torch.export.ExportedProgram) -> list[torch.dtype]:
-    """The element types of the outputs."""
+    """Element types of the outputs."""
     import torch
 
     nodes = {node.name: node for node in program.graph.nodes}

@@ -1,7 +1,7 @@
 """One graph of torch's as a function: exported when it is first called with inputs of a kind, then run by a compiled model.
 
-Parameters and buffers become constants that share torch's memory. Each call looks whether torch changed one since, and then
-compiles anew."""
+Parameters and buffers become constants that share torch's memory. Each call checks whether torch changed one since, and then
+recompiles."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import torch
 
 KEPT = 8
-"""Compiled models that are kept of each set of constants, for inputs of different kinds."""
+"""Maximum number of compiled models for each set of constants, for inputs of different kinds."""
 
 NUMBERS = 3
-"""Different numbers, or sets of them, for which a graph is compiled that takes numbers; torch runs it for all others."""
+"""Maximum number of different (sets of) numbers for which a graph is compiled; for all others torch runs it."""
 
 
 @attrs.frozen(eq=False)
@@ -37,24 +37,24 @@ class Ready:
 
     exported: Exported
     model: CompiledModel | None
-    """None where the graph only hands its inputs on, or views of them."""
+    """None if the graph only returns its inputs, or views of them."""
     constants: Constants
-    """The parameters and buffers that are constants of the model."""
+    """Parameters and buffers that are constants of the model."""
     others: tuple[int, ...]
-    """The positions of all other inputs."""
+    """Positions of all other inputs."""
     kind: tuple[Any, ...]
-    """What the model depends on of those."""
+    """Key of the other inputs on which the model depends."""
 
     def fits(self, inputs: Sequence[Any], captured: Captured, dynamic: bool) -> bool:
-        """Are these inputs of its kind, with the constants as they were?
+        """True if these inputs are of its kind, with unchanged constants.
 
-        torch itself looks whether those have their shapes still, and captures another graph where they do not. There may be
-        hundreds of them, which are looked at in each call."""
+        torch itself checks whether the constants still have their shapes, and captures another graph if not. There may be
+        hundreds of them, all checked in each call."""
         given = [inputs[i] for i in self.exported.fixed]
         return self.constants.are(given) and captured.kind(inputs, dynamic, self.others) == self.kind
 
     def run(self, inputs: Sequence[Any], captured: Captured) -> tuple[Any, ...]:
-        """The outputs of the captured graph."""
+        """Outputs of the captured graph."""
         arrays: Sequence[np.ndarray] = ()
         exported = self.exported
         if self.model is not None:
@@ -67,7 +67,7 @@ class Ready:
 
 
 class GraphCall:
-    """A graph that Partita runs whole."""
+    """A graph that Partita runs as a whole."""
 
     def __init__(self, module: torch.fx.GraphModule, devices: str | Sequence[str], config: Mapping[str, Any] | None) -> None:
         self._captured = Captured.of(module)
@@ -81,11 +81,11 @@ class GraphCall:
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
         self._last: Ready | None = None
         self._numbers = set[tuple[Any, ...]]()
-        """The numbers for which the graph was compiled."""
+        """Numbers for which the graph was compiled."""
         self._refused: deque[Any] = deque(maxlen=KEPT)
-        """The kinds of inputs, of late, for which the graph has no form in ONNX."""
+        """Recent kinds of inputs for which the graph has no form in ONNX."""
         self._said = False
-        """Was it said that torch runs it for others?"""
+        """True if it was logged that torch runs the graph for further numbers."""
 
     def __call__(self, *inputs: Any) -> Any:
         ready = self._or_none(inputs)
@@ -103,7 +103,7 @@ class GraphCall:
         return None
 
     def _or_none(self, inputs: Sequence[Any]) -> Ready | None:
-        """The model for such inputs; None where torch has to run the graph for them."""
+        """The model for such inputs; None if torch has to run the graph for them."""
         try:
             return self._for(inputs)
         except NotExported as error:
@@ -112,8 +112,8 @@ class GraphCall:
             return None
 
     def _for(self, inputs: Sequence[Any]) -> Ready | None:
-        """The model for such inputs; NotExported if the graph has no form in ONNX for them. None where that is known already, and
-        where its numbers are others than those for which it was compiled."""
+        """The model for such inputs; NotExported if the graph has no form in ONNX for them. None if that is already known, or if
+        too many numbers differ from those for which it was compiled."""
         last = self._last
         if last is not None and last.fits(inputs, self._captured, self._dynamic):
             return last
@@ -134,7 +134,7 @@ class GraphCall:
             return ready
 
     def _has_too_many_numbers(self, inputs: Sequence[Any]) -> bool:
-        """Are the numbers given in such a call new, and were there as many already as the graph is compiled for?
+        """True if the numbers in such a call are new, and the graph was already compiled for the maximum of numbers.
 
         They are constants of a model: one whose numbers change with each call would be compiled at each."""
         numbers = self._captured.constant_numbers(inputs, self._dynamic)
@@ -148,10 +148,10 @@ class GraphCall:
         return True
 
     def _forget(self, constants: Constants) -> None:
-        """Let go the models of constants that are no more, and the oldest of these constants if there are too many.
+        """Drop the models whose constants no longer exist, and the oldest with these constants if there are too many.
 
-        torch hands all modules of one class the same graph, say the layers of a model that are compiled one by one: each has
-        constants, and models, of its own."""
+        torch uses one graph for all modules of a class, say the layers of a model that are compiled one by one: each has its own
+        constants and models."""
         for key in [key for key, ready in self._ready.items() if ready.constants.are_gone]:
             del self._ready[key]
         alike = [key for key, ready in self._ready.items() if ready.constants.identities == constants.identities]
@@ -159,9 +159,9 @@ class GraphCall:
             del self._ready[key]
 
     def _compiled(self, inputs: Sequence[Any]) -> Ready:
-        """A model that is compiled for such inputs."""
+        """A model compiled for such inputs."""
         exported = self._exported(inputs)
-        # What is written to them while the model is compiled is seen at the next call.
+        # A write to them during compilation is detected at the next call.
         constants = Constants.of([inputs[i] for i in exported.fixed])
         model = None if exported.graph is None else compiled(exported.graph, self._devices, self._config)
         fixed = set(exported.fixed)
@@ -170,7 +170,7 @@ class GraphCall:
         return Ready(exported, model, constants, others, kind)
 
     def _exported(self, inputs: Sequence[Any]) -> Exported:
-        """Our graph; it is exported for each of the sizes and integers that torch's exporter makes those of the first call."""
+        """Our graph; the sizes and integers that torch's exporter fixes become static."""
         while self._dynamic:
             try:
                 return export_graph(self._captured, inputs, dynamic=True)

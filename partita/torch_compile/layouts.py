@@ -1,6 +1,6 @@
-"""Where torch keeps the numbers of a captured graph's values: which share memory, and in which order their dimensions stand.
+"""Memory layout of the values of a captured graph: shared storages, and the order of dimensions by stride.
 
-torch runs a graph once with tensors that have sizes, strides and storages but no numbers, and leaves these on its nodes."""
+torch runs a graph once with fake tensors, which have sizes, strides and storages but no data, and stores these on its nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def base_of(node: torch.fx.Node, bases: Collection[torch.fx.Node]) -> torch.fx.Node | None:
-    """The one of these nodes of which the node is a view; None if it is a view of none."""
+    """The one of these nodes of which the node is a view; None if there is none."""
     memory, base = memory_of(node), node
     while memory is not None:
         earlier = next((given for given in base.all_input_nodes if memory in _memories(given)), None)
@@ -30,8 +30,8 @@ def is_number(node: torch.fx.Node) -> bool:
 
 
 def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
-    """The dimensions of the node's value from the widest stride to the narrowest; None where that is their own order, or where
-    the value does not fill its memory."""
+    """Dimensions of the node's value from the widest stride to the narrowest; None if that is their own order, or if the value
+    does not fill its memory."""
     import torch
 
     value = _value(node)
@@ -53,7 +53,7 @@ def order_of(node: torch.fx.Node) -> tuple[int, ...] | None:
 
 
 def repeated_of(node: torch.fx.Node) -> tuple[int, ...]:
-    """The dimensions along which the node's value is one and the same memory, as those that were expanded."""
+    """Dimensions with stride 0, such as expanded ones."""
     import torch
 
     value = _value(node)
@@ -64,17 +64,17 @@ def repeated_of(node: torch.fx.Node) -> tuple[int, ...]:
 
 
 def _value(node: torch.fx.Node) -> Any:
-    """The value without numbers; None where torch noted none."""
+    """The fake value; None if torch stored none."""
     return node.meta.get("example_value", node.meta.get("val"))
 
 
 def memory_of(node: torch.fx.Node) -> int | None:
-    """The identity of the memory of the node's value; None if that is no tensor of one piece of memory."""
+    """Identity of the storage of the node's value; None for a value without a single storage."""
     return _memory_of(_value(node))
 
 
 def _memories(node: torch.fx.Node) -> set[int | None]:
-    """The memory of the node's value, or of each tensor of a tuple, such as that of `split`."""
+    """Storage of the node's value, or of each tensor of a tuple, such as that of `split`."""
     value = _value(node)
     return set(map(_memory_of, value if isinstance(value, (tuple, list)) else [value])) - {None}
 
@@ -86,12 +86,12 @@ def _memory_of(value: Any) -> int | None:
         return None
     try:
         return int(value.untyped_storage()._cdata)
-    except NotImplementedError:  # a tensor that stands for another one inside vmap or grad
+    except NotImplementedError:  # a tensor that wraps another one inside vmap or grad
         return None
 
 
 def _numbers(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
-    """The sizes as they are in the first call; None where torch cannot know one."""
+    """The sizes in the first call; None if torch does not know one."""
     import torch
 
     numbers = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]

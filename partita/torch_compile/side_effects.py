@@ -1,4 +1,4 @@
-"""What an op of a captured graph does beside computing its result: ops that write to what they are given, and that set a mode."""
+"""Side effects of ops of a captured graph: writes to their arguments, and changes of torch's modes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 OPERATORS = ("setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
              "ilshift", "irshift")
-"""The functions of Python's module `operator` that write to their first argument."""
+"""Functions of Python's module `operator` that write to their first argument."""
 
 MODES = ("_enter_", "_exit_", "_set_", "set_", "_disable_", "_push_", "_pop_")
-"""How the functions are named by which torch sets a mode, in the modules whose names begin with `OF_MODES`."""
+"""Prefixes of functions that set a mode of torch's, in modules with the prefixes `OF_MODES`."""
 
 OF_MODES = ("torch._C", "torch._functorch", "torch.amp", "torch.autograd")
 
@@ -26,7 +26,7 @@ def changes_in_place(node: torch.fx.Node) -> bool:
 
 
 def written(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The nodes whose tensors the op writes to."""
+    """The nodes to whose tensors the op writes."""
     import torch
 
     name = node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", ""))
@@ -37,7 +37,7 @@ def written(node: torch.fx.Node) -> list[torch.fx.Node]:
     targets = [target for schema in _schemas(node.target) for target in _written_arguments(node, schema)]
     if node.kwargs.get("out") is not None:
         targets.append(node.kwargs["out"])
-    elif name == "instance_norm":  # writes its statistics, and nothing says so
+    elif name == "instance_norm":  # writes its statistics without declaring it
         targets += [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
     elif not targets and (is_named_so or node.kwargs.get("inplace")):
         targets.append(node.args[0] if node.args else node.kwargs.get("input"))
@@ -46,9 +46,9 @@ def written(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def writes_to_shared(module: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """The first op that writes to an input, or to memory of which a view was made before; None if there is none.
+    """The first op that writes to an input, or to memory of which a view exists; None if there is none.
 
-    A part of the graph returns new tensors, and a view that was made by one part would not see what another one writes."""
+    A part of the graph returns new tensors, so a view made by one part would not see what another part writes."""
     nodes = list(module.graph.nodes)
     writes = [(i, node, memory_of(target)) for i, node in enumerate(nodes) for target in written(node)]
     last = {memory: i for i, _, memory in writes}
@@ -62,7 +62,7 @@ def writes_to_shared(module: torch.fx.GraphModule) -> torch.fx.Node | None:
 
 
 def sets_a_mode(node: torch.fx.Node) -> bool:
-    """Does the op change how torch runs those that follow: autocast, gradients, a level of `vmap`?"""
+    """True if the op changes how torch runs later ops: autocast, gradients, a level of `vmap`."""
     if node.op != "call_function":
         return False
     name, home = str(getattr(node.target, "__name__", "")), str(getattr(node.target, "__module__", ""))
@@ -70,13 +70,13 @@ def sets_a_mode(node: torch.fx.Node) -> bool:
 
 
 def _written_arguments(node: torch.fx.Node, schema: Any) -> list[Any]:
-    """The arguments that an op of this schema writes to."""
+    """The arguments to which an op of this schema writes."""
     given = dict(zip((argument.name for argument in schema.arguments), node.args)) | node.kwargs
     return [given.get(argument.name) for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
 
 
 def _schemas(target: Any) -> list[Any]:
-    """What torch says of an op's arguments; of all its overloads but those for `out`, where it is not said which one runs."""
+    """Schemas of an op; if its overload is unknown, those of all overloads except the `out` ones."""
     import torch
 
     if isinstance(target, torch._ops.OpOverload):

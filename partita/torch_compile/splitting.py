@@ -1,4 +1,4 @@
-"""A captured graph of which Partita can run some parts: those become calls, and torch runs what lies between."""
+"""Splits a captured graph of which Partita can run only parts: those become calls, and torch runs the rest."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     import torch
 
 LEAST = 2
-"""A part of fewer ops is left in torch: handing tensors over would cost more than it saves."""
+"""Minimum number of ops of a part; for smaller ones the transfer of tensors would cost more than it saves."""
 
 
 def split(module: torch.fx.GraphModule, inputs: Sequence[Any], call: Callable[[Any], GraphCall]) -> Callable[..., Any]:
     """The graph with a call for each part that Partita runs.
 
     Halves of the graph, in its order, are exported, and halves of those that cannot be, until the ops are found that have to stay
-    in torch: of n ops k different ones take about 2 k log n exports, of ever smaller parts. A graph that changes tensors in place
-    that it was given, or of which it has views, stays in torch as a whole. So does one that sets a mode of torch's, such as
-    autocast, for some of its ops: half of it would leave torch in that mode."""
+    in torch: for n ops with k different ones this takes about 2 k log n exports, of ever smaller parts. A graph that changes its
+    inputs, or tensors with views, in place stays in torch as a whole. So does one that sets a mode of torch's, such as autocast,
+    for some of its ops: half of it would leave torch in that mode."""
     ops = [node for node in module.graph.nodes if node.op not in ("placeholder", "output", "get_attr") and not _is_taken(node)]
     setter = next(filter(sets_a_mode, ops), None)
     for op, reason in ((writes_to_shared(module), "changes a tensor in place"), (setter, "sets a mode of torch's")):
@@ -53,13 +53,13 @@ class Piece:
 
     first: int
     last: int
-    """The first op behind them."""
+    """Index after the last op."""
     is_exported: bool
-    """Have they a form in ONNX together?"""
+    """True if they have a form in ONNX together."""
 
 
 def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piece]:
-    """All ops: neighbours that stay in torch together, and neighbours that can be exported together."""
+    """All ops in pieces: neighbours that stay in torch together, and neighbours that can be exported together."""
     middle = len(ops) // 2
     halves = (0, middle), (middle, len(ops))
     joined: list[Piece] = []
@@ -70,7 +70,7 @@ def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piec
             joined.append(piece)
             continue
         first, last = before.first, piece.last
-        # All of the graph was tried before it came here.
+        # The whole graph was tried before.
         if piece.is_exported and (last - first == len(ops) or not _is_exported(module, ops, inputs, first, last)):
             joined.append(piece)
             continue
@@ -79,7 +79,7 @@ def _pieces(module: Any, ops: Sequence[Any], inputs: Sequence[Any]) -> list[Piec
 
 
 def _halved(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int, unfit: set[Any]) -> list[Piece]:
-    """The ops between two, halved until each piece can be exported, or is an op that cannot, as those of `unfit` kinds."""
+    """The ops of a range, halved until each piece can be exported, or is a single op that cannot, like those of `unfit` kinds."""
     if first == last:
         return []
     stays = next((i for i in range(first, last) if _kind(ops[i]) in unfit), None)
@@ -97,7 +97,7 @@ def _halved(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, 
 
 
 def _kind(op: Any) -> Any:
-    """The op with the types and ranks of what it is given."""
+    """The op with the types and ranks of its arguments."""
     import torch
 
     def kind(value: Any) -> Any:
@@ -110,7 +110,7 @@ def _kind(op: Any) -> Any:
 
 
 def _is_exported(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: int, last: int) -> bool:
-    """Have the ops between two a form in ONNX, as one graph?"""
+    """True if the ops of this range have a form in ONNX as one graph."""
     cut = _cut(module, ops, sorted({first, last} - {0, len(ops)}))
     number = 1 if first else 0
     part, given = getattr(cut, f"submod_{number}"), _inputs_of(cut, inputs, f"submod_{number}")
@@ -122,7 +122,7 @@ def _is_exported(module: Any, ops: Sequence[Any], inputs: Sequence[Any], first: 
 
 
 def _cut(module: Any, ops: Sequence[Any], starts: Sequence[int]) -> Any:
-    """The graph as parts that begin with these ops, one after another: `submod_0`, `submod_1`, …"""
+    """The graph as consecutive parts that begin with these ops: `submod_0`, `submod_1`, …"""
     import torch
     from torch.fx.passes.split_module import split_module
 
@@ -134,12 +134,12 @@ def _cut(module: Any, ops: Sequence[Any], starts: Sequence[int]) -> Any:
 
 
 def _is_taken(node: Any) -> bool:
-    """True for one of an op's several results. It is taken where the op runs: parts hand tensors on, and no tuples of them."""
+    """True for the extraction of one of an op's several results. It belongs to the op's part: parts pass tensors, not tuples."""
     return node.target is operator.getitem and memory_of(node.args[0]) is None and not is_number(node.args[0])
 
 
 def _inputs_of(cut: Any, inputs: Sequence[Any], name: str) -> tuple[Any, ...]:
-    """What a part of the graph is called with."""
+    """Arguments of a part of the graph."""
     import torch
 
     calls: dict[str, tuple[Any, ...]] = {}

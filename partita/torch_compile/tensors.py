@@ -1,4 +1,4 @@
-"""Tensors of torch's as numpy arrays and back, sharing their memory."""
+"""Conversion of torch's tensors to numpy arrays and back, sharing their memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 NARROW = {
     "bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8", "float8_e5m2fnuz": "uint8",
 }
-"""Element types that numpy has from `ml_dtypes` alone, each with the integers as which they go from torch to numpy and back."""
+"""Element types that numpy has only with `ml_dtypes`, each with the integer type by which it is converted."""
 
 
 def as_array(tensor: torch.Tensor | int) -> np.ndarray[Any, Any]:
-    """The tensor's numbers, in its own memory; one that is not laid out plainly is copied."""
+    """The tensor as an array in the same memory; a tensor without a plain layout is copied."""
     import torch
 
     if not isinstance(tensor, torch.Tensor):
@@ -35,8 +35,8 @@ def as_array(tensor: torch.Tensor | int) -> np.ndarray[Any, Any]:
 def as_tensor(
     array: np.ndarray[Any, Any], dtype: torch.dtype, order: Sequence[int] | None = None, repeated: Sequence[int] = ()
 ) -> torch.Tensor:
-    """The array's numbers as a tensor of this type, in the array's memory, or, with an `order` of the dimensions from the widest
-    stride to the narrowest, in memory of that layout. Along dimensions that are `repeated` it is one and the same memory."""
+    """The array as a tensor of this type, in the array's memory, or, with an `order` of the dimensions from the widest stride to
+    the narrowest, in memory of that layout. Dimensions in `repeated` have stride 0."""
     import torch
 
     if repeated:
@@ -50,6 +50,6 @@ def as_tensor(
         tensor = torch.from_numpy(array.view(NARROW[name])).view(getattr(torch, name))
     else:
         tensor = torch.from_numpy(array)
-    # The exporter may say another type than torch, as for the sum of a tensor of bfloat16.
+    # The exporter may declare another type than torch, as for the sum of a bfloat16 tensor.
     tensor = tensor.to(dtype)
     return tensor if order is None else tensor.permute(*order).contiguous().permute(*np.argsort(order).tolist())

@@ -1,8 +1,8 @@
 """Blocked values and the ops on them.
 
-A blocked activation is [batch, channels / lanes, pixels, lanes]: a vector of neighbouring channels stands together for each
-pixel of the image. The last block is filled up with channels that nobody reads. Ops on such values keep the names and the
-attributes of ONNX's, in a domain of our own; attributes that shapes no longer say are added."""
+A blocked activation is [batch, channels / lanes, pixels, lanes]: neighbouring channels of a pixel form one vector. The last block
+is padded with channels that are never read. Ops on blocked values keep ONNX's names and attributes, in a domain of our own, and
+get extra attributes for what their shapes no longer tell."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DOMAIN = "partita.blocked"
 """The domain of ops on blocked values."""
 
 ORIGIN = "partita.origin"
-"""Metadata: the op of the user's that a node of ours runs for."""
+"""Metadata: name of the user's op on whose behalf our node runs."""
 
 IMAGES = 3
-"""The first of the inputs of a convolution that are further values, whose channels follow those of its image."""
+"""Index of the first input of a convolution that is a further value, whose channels follow those of its image."""
 
 
 @attrs.frozen(slots=True)
@@ -35,23 +35,23 @@ class Value:
     entry: NodeEntry
     """The blocked value."""
     shape: tuple[int, int, int, int]
-    """The shape of the plain value."""
+    """Shape of the plain value."""
     shuffle: int = 1
-    """The channels stand as before a shuffle that transposes them as a matrix of so many rows; 1: in their order."""
+    """Number of rows of the channel matrix that a pending channel shuffle transposes; 1 if the channels are in order."""
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The height and width of the image."""
+        """Height and width of the image."""
         return self.shape[2:]
 
 
 def blocked_type(shape: tuple[int, ...], lanes: int, dtype: str) -> TensorType:
-    """The type of the blocked value of a plain [N, C, H, W]."""
+    """Type of the blocked value of a plain [N, C, H, W]."""
     return TensorType(dtype, (shape[0], math.ceil(shape[1] / lanes), math.prod(shape[2:]), lanes))
 
 
 def on_blocks(node: Node, inputs: tuple[NodeEntry | None, ...], shape: tuple[int, ...], lanes: int, **more: Any) -> Node:
-    """The op on blocked values that stands for the node; `more` are attributes beside its own."""
+    """The node's op on blocked values; `more` are additional attributes."""
     return node.evolve(
         domain=DOMAIN,
         inputs=inputs,
@@ -70,19 +70,19 @@ def dtype_of(entry: NodeEntry) -> str:
 def move(
     op: str, name: str, entry: NodeEntry, value_type: TensorType, origin: Node, attributes: Mapping[str, Any] | None = None
 ) -> Node:
-    """A node that lays a value out anew, on behalf of an op of the user's."""
+    """A node that changes a value's layout on behalf of a user's op."""
     metadata = {ORIGIN: "\n".join(origins_of(origin))}
     return Node(name, op, (entry,), frozen_attrs(attributes or {}), (name,), (value_type,), DOMAIN, metadata=metadata)
 
 
 def origins_of(node: Node) -> list[str]:
-    """The names of the user's ops that the node runs for. A part of an op that was taken apart lists that op last."""
+    """Names of the user's ops that the node runs for. The parts of a decomposed op list that op last."""
     origins, whole = node.metadata.get(ORIGIN), node.metadata.get(FUSED, "").splitlines()
     return origins.splitlines() if origins else whole[-1:] or [node.name]
 
 
 def blocked_constant(array: Array, lanes: int, name: str) -> Node:
-    """A constant with a number for each channel, [1, C, 1, 1], blocked; what fills up the last block is one."""
+    """A blocked constant with one element per channel, [1, C, 1, 1]; the last block is padded with ones."""
     channels = array.size
     blocks = math.ceil(channels / lanes)
     padded = np.ones(blocks * lanes, array.dtype)

@@ -1,4 +1,4 @@
-"""Second-level bodies as kernels see them: large constants are inputs, and equal structure means an equal key."""
+"""Second-level bodies as kernels see them: large constants become inputs, and bodies of equal structure have equal keys."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType, dtype_name
 
 KEPT = 16
-"""A constant of so many numbers at most may stay inside, where the compiler sees its values."""
+"""Largest number of elements of a constant that may stay inside, where the compiler sees its values."""
 
 SEEN = frozenset("Resize Upsample Pad Clip Range Pow Dropout Col2Im".split())
-"""Ops whose constants always stay inside: their values decide what is computed."""
+"""Ops whose constants always stay inside, because their values decide what is computed."""
 
 
 LIFTED = frozenset("ScatterElements Scatter ScatterND Div Mod".split())
-"""Ops whose constants of several numbers are always inputs: their kernels read them at positions."""
+"""Ops whose constants of several elements are always inputs, because kernels index them."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -40,29 +40,29 @@ class Body:
     """The graph that one kernel computes."""
 
     graph: Graph
-    """The ops; plainly named, so that bodies of one structure are the same. Inputs: the values, then the weights."""
+    """The ops, under canonical names so that bodies of one structure are equal. Inputs: the values, then the weights."""
     values: int
-    """How many of the inputs are values; the others are weights."""
+    """Number of inputs that are values; the remaining inputs are weights."""
     weights: tuple[np.ndarray[Any, Any], ...]
     """The arrays of the weights."""
     key: str
-    """Says the structure: ops, attributes, small constants, types."""
+    """Text of the structure: ops, attributes, small constants, types."""
     kind: str
-    """The ops in a word, for the kernel's name."""
+    """Names of the ops, as part of the kernel's name."""
 
     @property
     def ops(self) -> list[Node]:
-        """The op nodes in order."""
+        """The op nodes in topological order."""
         return [node for node in self.graph.nodes if node.is_op]
 
     @property
     def symbol(self) -> str:
-        """The kernel's name: what it does, and the key's digest."""
+        """Name of the kernel: its kind and a digest of the key."""
         return f"{self.kind}_{hashlib.sha1(self.key.encode()).hexdigest()[:10]}"
 
 
 def make_body(graph: Graph) -> Body:
-    """The body of a call, or a graph of one op, lifted and named plainly. Linear."""
+    """The body of a call or of a graph with one op, with weights lifted and canonical names. Linear."""
     weights: list[Node] = []
     inlined = _read_inside(graph)
     for node in graph.nodes:
@@ -77,13 +77,13 @@ def make_body(graph: Graph) -> Body:
 
 
 def _narrow(graph: Graph) -> list[str]:
-    """The element types of two bytes among the results, in short: a profile tells by them which kernels store such numbers."""
+    """Short names of the 16-bit float types among the results, so that profiles show which kernels store them."""
     dtypes = {getattr(entry.type, "dtype", "") for entry in graph.outputs}
     return [short for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")) if dtype in dtypes]
 
 
 def _read_inside(graph: Graph) -> set[Node]:
-    """The constants that stay inside the body."""
+    """Constants that stay inside the body."""
     kept = {node for node in graph.nodes if node.value is not None and _small(node.value)}
     for node in graph.nodes:
         if node.op in SEEN:
@@ -98,15 +98,15 @@ def _read_inside(graph: Graph) -> set[Node]:
 
 
 def _spread_at_any_size(graph: Graph) -> set[Node]:
-    """The constants of several numbers that are spread over values whose sizes are not known: chains read them from memory."""
+    """Constants of several elements that are broadcast to dynamic shapes: chains of element-wise ops read them from memory."""
     readers = [node for node in graph.nodes if node.op in ops("unary", "broadcast") and not node.domain and node.op not in SEEN]
     read = {entry.node for node in readers for entry in node.reads}
     return {node for node in read if node.value is not None and node.value.size != 1}
 
 
 def _read_by_integers(graph: Graph) -> set[Node]:
-    """The constants that kernels of quantized values read from memory: arrays of any size, what sums begin with, and scales and
-    zero points, so that layers which differ in these alone share a kernel."""
+    """Constants that kernels of quantized values read from memory: arrays, initial values of sums, scales and zero points, so
+    that layers that differ only in these share a kernel."""
     ours = [node for node in graph.nodes if node.domain == QUANTIZED]
     if not ours:
         return set()
@@ -116,8 +116,8 @@ def _read_by_integers(graph: Graph) -> set[Node]:
 
 
 def _scalings(graph: Graph) -> set[Node]:
-    """The single scales and zero points that only rounding reads. A scale of 1 and a zero point of 0 stay inside, because nothing
-    is computed with them."""
+    """Single scales and zero points that only rounding ops read. A scale of 1 and a zero point of 0 stay inside, because they
+    need no arithmetic."""
     rounding: set[NodeEntry] = set()
     others: set[NodeEntry] = set(graph.outputs)
     for node in graph.nodes:
@@ -128,7 +128,7 @@ def _scalings(graph: Graph) -> set[Node]:
 
 
 def _is_computed_with(array: np.ndarray[Any, Any] | None) -> bool:
-    """Is it a scale other than 1, or a zero point other than 0?"""
+    """True for a scale other than 1, or a zero point other than 0."""
     if array is None or array.size != 1:
         return False
     name = dtype_name(array.dtype)
@@ -144,7 +144,7 @@ def _small(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _plain(graph: Graph, weights: Sequence[Node]) -> Graph:
-    """The graph with plain names, its weights turned into inputs."""
+    """The graph with canonical names and its weights as inputs."""
     count = {"x": 0, "w": 0, "c": 0, "n": 0, "v": 0}
     lifted: dict[Node, Node] = {}
 
@@ -180,7 +180,7 @@ def _renamed(node: Node, name: str) -> Node:
 
 
 def _key(graph: Graph) -> str:
-    """The body's structure as text, which is its key. Inputs stand in it in their order, whatever was created first."""
+    """Text of the body's structure, used as its key. Inputs appear in their order, independent of the order of creation."""
     lines = [f"opset {graph.opsets.get('', 1)}"]
     for node in [*graph.inputs, *(node for node in graph.nodes if not node.is_variable)]:
         values = ", ".join("-" if e is None else value_name(e) for e in (*node.inputs, *node.captures))
@@ -194,14 +194,14 @@ def _key(graph: Graph) -> str:
 
 
 def value_name(entry: NodeEntry) -> str:
-    """The value by its plain name."""
+    """Canonical name of the value."""
     return entry.name
 
 
 def shape_of(entry: NodeEntry) -> tuple[int, ...]:
-    """The value's sizes, numbers or extents; CompileError if there are others.
+    """Sizes of the value, integers or extents; CompileError for others.
 
-    Extents count as numbers to the checker of types: what they cannot do they refuse themselves."""
+    Extents are typed as integers; operations that they do not support raise errors of their own."""
     sizes = sizes_of(entry.type)
     if sizes is None:
         raise CompileError(f"a kernel needs sizes, and {entry.name!r} is {entry.type}")
@@ -209,7 +209,7 @@ def shape_of(entry: NodeEntry) -> tuple[int, ...]:
 
 
 def element_of(entry: NodeEntry) -> str:
-    """The value's element type."""
+    """Element type of the value."""
     value_type = entry.type
     if not isinstance(value_type, TensorType):
         raise CompileError(f"a kernel takes tensors, and {entry.name!r} is {value_type}")
@@ -217,7 +217,7 @@ def element_of(entry: NodeEntry) -> str:
 
 
 def attributes_text(attributes: Mapping[str, Any]) -> str:
-    """Attributes as a text that is equal where they are."""
+    """Text of attributes; equal for equal attributes."""
     if not attributes:
         return ""
     return " {" + ", ".join(f"{key}={_attribute_text(attributes[key])}" for key in sorted(attributes)) + "}"
@@ -232,7 +232,7 @@ def _attribute_text(value: Any) -> str:
 
 
 def array_digest(array: np.ndarray[Any, Any]) -> str:
-    """An array in a few characters."""
+    """Short text that identifies an array."""
     if array.dtype == object:
         return f"{array.shape}{array.tolist()!r}"
     digest = hashlib.sha1(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a kernel reads and stores, in words, and why it computes in float32 where less was asked for."""
+"""Element types that a kernel reads and stores, as text, and why it computes in float32 where a narrower type was requested."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 
 WIDE = "partita.wide"
-"""Metadata: why an op computes in float32, though its graph computes in less."""
+"""Metadata: why an op computes in float32 although its graph uses a narrower type."""
 
 
 def element_types(body: Body) -> str:
-    """The element types of the values that the kernel reads, of its largest matrix of weights, and of what it stores; one alone
-    where all are the same."""
+    """Element types of the kernel's input values and its largest weight matrix, "->" those of its results; a single type if all
+    are the same."""
     inputs = [node[0] for node in body.graph.inputs]
     matrices = [entry for entry in inputs[body.values :] if len(shape_of(entry)) > 1]
     largest = sorted(matrices, key=lambda entry: math.prod(shape_of(entry)))[-1:]
@@ -26,12 +26,12 @@ def element_types(body: Body) -> str:
 
 
 def why_wide(body: Graph) -> str:
-    """Why ops of a call's body compute in float32; empty where none of them does for a reason."""
+    """Reasons why ops of a call's body compute in float32; empty if there are none."""
     return "; ".join(dict.fromkeys(node.metadata[WIDE] for node in body.nodes if WIDE in node.metadata))
 
 
 def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
-    """The graph whose ops know why they compute in float32, by their names. Linear."""
+    """The graph with these reasons for float32, given by node name, as metadata of its ops. Linear."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:
         reason = reasons.get(node.name) if node.is_op else None

@@ -1,9 +1,9 @@
-"""Indices that a model computes or is given: looked at before a kernel goes where they say.
+"""Bounds checks for indices that a model computes or is given.
 
-Each op that reads memory at indices gets a node before it that holds every index against the size of its dimension, and counts
-negative ones from the end where the op does. An index outside is an error while the model runs; without this the kernel would
-read, or write, whatever lies there. On a GPU, where a kernel cannot complain, the index is brought to the dimension's border, and
-a second node says by its number whether one was outside; the host reads that number with the results."""
+Each op that reads memory at indices gets a node before it that compares every index with the size of its dimension, and wraps
+negative ones where the op does. An index out of bounds is an error while the model runs; without the check the kernel would read
+or write arbitrary memory. On a GPU, where a kernel cannot raise an error, the index is clamped to the dimension, and a second
+node computes a flag for out-of-bounds indices, which the host reads with the results."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from partita.graph.types import TensorType
 from partita.passes.deciding import INDEXED
 
 INDICES = "Indices"
-"""The op that looks at indices; `sizes` bound them: one for all, or one for each position of the last dimension; `signed` ones
-are counted from the end where they are negative."""
+"""Op that checks indices. `sizes` are the bounds: one for all, or one per position of the last dimension. If `signed`, negative
+indices are counted from the end."""
 
 OUTSIDE = "IndicesOutside"
-"""The op that says by one number whether an index is outside: 1 if so, else 0."""
+"""Op that computes a flag: 1 if an index is out of bounds, else 0."""
 
 
 UNSIGNED = frozenset(("MaxUnpool", "RoiAlign"))
-"""Ops whose indices are not counted from the end where they are negative: these are outside."""
+"""Ops whose negative indices are out of bounds, not counted from the end."""
 
 
 def is_indices(node: Node) -> bool:
-    """Is it a node that `check_indices` put there?"""
+    """True for a node that `check_indices` inserted."""
     return node.op == INDICES and node.domain == CALL_DOMAIN
 
 
 def check_indices(graph: Graph) -> Graph:
-    """The graph with a node before each op that reads or writes at indices. CompileError where a constant index is outside, or
-    where the sizes that bound computed ones are unknown. Linear."""
+    """The graph with a check before each op that reads or writes at indices. CompileError if a constant index is out of bounds,
+    or if the sizes that bound computed ones are unknown. Linear."""
     checked: dict[tuple[NodeEntry, tuple[Size, ...], bool], NodeEntry] = {}
 
     def visit(node: Node, rewriter: Rewriter) -> None:
@@ -67,8 +67,8 @@ def check_indices(graph: Graph) -> Graph:
 
 
 def with_flags(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    """The graph with one output more for each of its nodes that look at indices, and the complaint that goes with each such
-    output: the run is an error where its number is not 0. Linear."""
+    """The graph with one additional output, a flag, for each index check, and the error message for each flag that is not 0.
+    Linear."""
     looking = [node for node in graph.nodes if is_indices(node) and 0 not in shape_of(node[0])]
     if not looking:
         return graph, ()
@@ -85,12 +85,12 @@ def _flag(node: Node) -> Node:
 
 
 def complaint(sizes: Sequence[Size]) -> str:
-    """What is wrong where an index is outside of one of these dimensions."""
+    """Error message for an index out of bounds of these dimensions."""
     return f"an index is outside of {'a dimension' if len(sizes) == 1 else 'dimensions'} of {', '.join(map(str, sizes))}"
 
 
 def outside(node: Node) -> str | None:
-    """The first constant index of an op that lies outside of its dimension, in words."""
+    """Description of the first constant index of an op that is out of bounds."""
     slot = INDEXED.get(str(node.op)) if not node.domain else None
     if slot is None or node.inputs[slot] is None:
         return None
@@ -99,7 +99,7 @@ def outside(node: Node) -> str | None:
     if sizes is None or value is None or not value.size:
         return None
     for number, size in zip(value.reshape(-1, len(sizes)).T, sizes):
-        if not isinstance(size, int):  # `sizing` notes it as a condition, and the op is asked about again for each size
+        if not isinstance(size, int):  # `sizing` makes it a condition, and the op is checked again for each size
             continue
         least = 0 if node.op in UNSIGNED else -size
         wrong = next((int(n) for n in (number.min(), number.max()) if not least <= n < size), None)
@@ -109,7 +109,7 @@ def outside(node: Node) -> str | None:
 
 
 def _sizes(node: Node) -> tuple[Any, ...] | None:
-    """The sizes that bound the node's indices, some of which may be symbols; None if nothing is known of them."""
+    """Sizes that bound the node's indices, possibly symbolic; None if they are unknown."""
     counted = node[0] if node.op == "MaxUnpool" else node.inputs[0]
     data, indices = (entry.type if entry is not None else None for entry in (counted, node.inputs[INDEXED[str(node.op)]]))
     if not (isinstance(data, TensorType) and isinstance(indices, TensorType)) or not data.shape or indices.shape is None:

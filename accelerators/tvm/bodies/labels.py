@@ -1,4 +1,4 @@
-"""Groups of ops that were found before the partition: the ops of one label."""
+"""Subgraphs from labels that were assigned before the partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.partition.selector import ContainOpSelector, SubgraphSelector
 
 
 class LabelProperty(SubgraphProperty):
-    """Makes a subgraph of each label; `pre_partition` gives the labels."""
+    """Makes a subgraph of each label that `pre_partition` assigned."""
 
     growth = "largest"
 

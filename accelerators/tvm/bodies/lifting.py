@@ -1,4 +1,4 @@
-"""The weights of second-level calls, taken out of the graph so that each can be freed once it is packed."""
+"""Weights of second-level calls, taken out of the graph so that each can be freed once it is packed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 
 LARGE = 1 << 16
-"""Constants of so many bytes are taken out of a call's body."""
+"""Minimum size in bytes of the constants that are taken out of a call's body."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -22,17 +22,17 @@ class Lifted:
     """A graph of calls without their weights."""
 
     graph: Graph
-    """The graph; in its calls' bodies a variable stands for each large constant."""
+    """The graph; in its calls' bodies variables replace the large constants."""
     bodies: dict[Node, Body]
-    """The body of each call."""
+    """Body of each call."""
     weights: dict[Node, list[np.ndarray]]
-    """The weights of each body, which nothing else here holds: whoever replaces one frees it."""
+    """Weights of each body. Nothing else here refers to them: replacing one frees it."""
 
 
 def lift_weights(fused: Graph) -> Lifted:
-    """The graph that `fuse` made and its bodies, with the weights apart. Linear.
+    """The graph that `fuse` made, its bodies, and the weights separately. Linear.
 
-    The report of the partition stays behind: it holds the graph as it was before."""
+    The report of the partition is dropped, because it refers to the original graph."""
     bodies: dict[Node, Body] = {}
     weights: dict[Node, list[np.ndarray]] = {}
 
@@ -48,8 +48,8 @@ def lift_weights(fused: Graph) -> Lifted:
 
 
 def store_own_weights(lifted: Lifted) -> None:
-    """Convert the weights that the compiler made to the types that their kernels store them in, and free each that was
-    converted. Linear."""
+    """Convert the weights that the compiler made to the types in which their kernels store them, and free each original.
+    Linear."""
     readers: dict[tuple[int, str], list[tuple[list[np.ndarray], int]]] = {}
     for node, body in lifted.bodies.items():
         weights = lifted.weights[node]
@@ -64,7 +64,7 @@ def store_own_weights(lifted: Lifted) -> None:
 
 
 def _without_large(graph: Graph) -> Graph:
-    """The body, reading variables in place of its large constants."""
+    """The body with variables in place of its large constants."""
     rewriter, lifted = Rewriter(graph), list[Node]()
     for node in graph.nodes:
         if node.value is not None and node.value.nbytes >= LARGE:

@@ -1,6 +1,6 @@
 """Quantized values and the ops on them, in a domain of our own.
 
-A number q of an integer tensor stands for (q - zero point) * scale. Ops keep the names of those of ONNX that mean the same."""
+An element q of an integer tensor stands for (q - zero point) * scale. Ops keep the names of ONNX ops with the same meaning."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ DOMAIN = "partita.quantized"
 """The domain of ops on quantized values."""
 
 BESIDE = {"Product": slice(1, 4), "Depthwise": slice(1, 4), "MatMul": slice(2, 4)}
-"""Ops that sum up products of bytes, and which of their inputs are constants: weights, what sums begin with, and the scale of the
-results; of a product of two values its scale and both zero points."""
+"""Ops that sum products of bytes, and which of their inputs are constants: weights, initial value of the sum, and scale of the
+result; for a product of two values its scale and both zero points."""
 
 NOTHING = slice(0)
 
 ROUNDING = ops("quantizing")
-"""Ops between numbers and integers: of a value, its scale and its zero point."""
+"""Ops between floats and integers. Inputs: a value, its scale and its zero point."""
 
 STORED = frozenset("uint8 int8 uint16 int16".split())
-"""The element types that are quantized to."""
+"""Element types of quantized values."""
 
 WEIGHT = "Weight"
-"""A DequantizeLinear of constants that is not computed yet: who multiplies by the weight may want its integers."""
+"""DequantizeLinear of constants that is not folded yet, because a product by the weight may use its integers."""
 
 
 def is_weight(entry: NodeEntry | None) -> bool:
-    """Is it a weight that is still held as integers?"""
+    """True for a weight that is still stored as integers."""
     return entry is not None and entry.node.domain == DOMAIN and entry.node.op == WEIGHT
 
 
 def is_dequantize(node: Node) -> bool:
-    """Is it our op that makes numbers of integers?"""
+    """True for our op that converts quantized integers to floats."""
     return node.domain == DOMAIN and node.op == "DequantizeLinear"
 
 
 def around_zero(array: Array, point: Array) -> Array | None:
-    """The distances to the zero point, if they fit signed bytes."""
+    """The array minus the zero point as signed bytes; None if it does not fit."""
     if not array.size:
         return None
     if array.dtype == np.int8 and not point.any():

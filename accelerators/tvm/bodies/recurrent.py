@@ -1,7 +1,7 @@
-"""Recurrent layers after the product of their inputs by their weights, which is one for all steps.
+"""Recurrent layers without the product of their inputs and weights, which is computed once for all steps.
 
-A LSTM, GRU or RNN of this domain has ONNX's attributes and results. In place of the sequence and its weights it reads their
-product, [steps, batch, directions * gates * hidden] (or the batch first, by its layout)."""
+LSTM, GRU and RNN of this domain have ONNX's attributes and results. In place of the sequence and its weights they read the
+product of both, [steps, batch, directions * gates * hidden] (batch first if `layout` is 1)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from partita.graph.numerics.recurrent import ACTIVATION_PARAMETERS, Parameters, 
 from partita.graph.types import TensorType
 
 DOMAIN = "partita.recurrent"
-"""The domain of the layers without the product of their inputs."""
+"""The domain of the layers without the product of their inputs and weights."""
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-"""The number of gates of each layer."""
+"""Number of gates of each layer."""
 
 FUNCTIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-"""The activations of one direction of each layer, unless others are named."""
+"""Default activations of one direction of each layer."""
 
 OLDEST = 7
-"""The first opset of these layers as they are today."""
+"""First opset with the current definition of these layers."""
 
 Activation = tuple[str, Parameters]
-"""The name of a function, in small letters, and its parameters."""
+"""Lower-case name of an activation function, and its parameters."""
 
 
 def is_recurrent(node: Node) -> bool:
-    """Is it ONNX's LSTM, GRU or RNN?"""
+    """True for ONNX's LSTM, GRU or RNN."""
     return node.op in GATES and not node.domain
 
 
 def resets_later(node: Node) -> bool:
-    """Does a GRU reset what comes of the state after the product with the state?"""
+    """True for a GRU that applies the reset gate after the product with the state."""
     return node.op == "GRU" and bool(node.attrs.get("linear_before_reset", 0))
 
 
@@ -63,15 +63,15 @@ class Layer:
 
     node: Node
     projected: NodeEntry
-    """The product of the inputs by their weights."""
+    """Product of the inputs and their weights."""
     state_weights: NodeEntry
     """[directions, gates * hidden, hidden]"""
     biases: NodeEntry | None
-    """[directions, 2 * gates * hidden]: those of the inputs, then those of the state."""
+    """[directions, 2 * gates * hidden]: biases of the inputs, then of the state."""
     lengths: NodeEntry | None
-    """The length of each sequence of the batch."""
+    """Length of each sequence of the batch."""
     states: tuple[NodeEntry | None, ...]
-    """The states at the beginning: that of the results, and of a LSTM that of the cells."""
+    """Initial states: hidden, and for an LSTM also cell."""
     peepholes: NodeEntry | None
 
     @classmethod
@@ -92,12 +92,12 @@ class Layer:
 
     @property
     def backwards(self) -> tuple[bool, ...]:
-        """For each direction, whether it goes through time backwards."""
+        """For each direction, True if it runs backwards in time."""
         return {"forward": (False,), "reverse": (True,)}.get(str(self.node.attrs.get("direction", "forward")), (False, True))
 
     @property
     def clip(self) -> float | None:
-        """The largest number, and without its sign the smallest, that an activation is given; None if it is given any."""
+        """Bound on the magnitude of activation inputs; None if they are not clipped."""
         bound = self.node.attrs.get("clip")
         return None if bound is None else float(bound)
 

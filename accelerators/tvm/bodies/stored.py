@@ -1,8 +1,8 @@
-"""Weights in the type that a kernel stores them in.
+"""Weights in the type in which a kernel stores them.
 
-A large constant that becomes narrow keeps its array at first: its node alone says the narrow type. The user's arrays stay so
-until their kernels' layouts are made of them, so that there is no third copy between the user's weights and the kernels'. Those
-that the compiler made are converted one by one once nothing else holds them: they are never all there in both types."""
+A large constant that is narrowed keeps its array at first; only its node has the narrow type. The user's arrays stay as they are
+until the kernels' layouts are made of them, so that there is no third copy between the user's weights and the kernels'. Arrays
+that the compiler made are converted one by one, each freed at once, so that they never all exist in both types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from partita.graph.new_array import new_array
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 LATER = 1 << 16
-"""Constants of so many bytes are converted when their kernel's layout is made of them."""
+"""Constants of at least this many bytes are converted when their kernel's layout is made."""
 
 
 def as_stored(array: Array, dtype: str) -> Array:
-    """The array in that element type; itself where it has it already.
+    """The array in that element type; unchanged if it has that type.
 
-    What is too large for float16 becomes its largest number; infinities stay."""
+    Finite values beyond float16 become its largest; infinities stay."""
     if dtype == dtype_name(array.dtype):
         return array
     if dtype == "float16":

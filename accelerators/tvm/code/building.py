@@ -1,4 +1,4 @@
-"""From scheduled kernels to machine code, each structure once in a process."""
+"""Scheduled kernels compiled to machine code, each structure once per process."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from partita.accelerators.tvm.machine.tvm_errors import quiet
 
 
 class Built:
-    """A body's kernels as machine code: an object file if there is a linker for it, else a module of TVM's."""
+    """Machine code of a body's kernels: an object file if there is a linker for it, else a module of TVM's."""
 
     def __init__(
         self, lowered: Lowered, machine: Machine, code: bytes = b"", names: frozenset[str] = frozenset(), library: Any = None
     ) -> None:
         self.lowered = lowered
-        """The lowered body that the kernels were generated from."""
+        """The lowered body from which the kernels were generated."""
         self.machine = machine
-        """The machine that the kernels were generated for."""
+        """The machine for which the kernels were generated."""
         self.code = code
-        """The object file, which may hold the kernels of other bodies too; empty where there is none."""
+        """The object file, which may hold kernels of other bodies too; empty if there is none."""
         self.names = names
-        """The names of all the kernels in the object file."""
+        """Names of all kernels in the object file."""
         self.seconds = 0.0
-        """The seconds of a thread that it took to make it."""
+        """Seconds that one thread spent on it."""
         self._guard = Guard()
         self._library = library
 
     @property
     def library(self) -> Any:
-        """The runtime module that holds them.
+        """Runtime module with the kernels.
 
-        If the kernels are an object file, the module is made now, because it takes far more memory.
+        If the kernels are an object file, the module is made only now, because it takes far more memory.
         """
         with self._guard.lock:
             if self._library is None:
@@ -48,12 +48,12 @@ class Built:
 
 
 def makes_objects(machine: Machine) -> bool:
-    """Do its kernels become object files, which a linker puts together?"""
+    """True if the machine's kernels become object files, which a linker combines."""
     return not machine.is_gpu and can_link()
 
 
 def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
-    """The machine code of these bodies; where it is an object file it is one for all, which saves most of LLVM's preparations."""
+    """The machine code of these bodies. Object files are one for all bodies, which saves most of LLVM's start-up."""
     kernels = {name: kernel for lowered in batch for name, kernel in lowered.kernels().items()}
     if makes_objects(machine):
         code, names = object_code(_generated(kernels, machine.target)), frozenset(kernels)
@@ -61,15 +61,15 @@ def generated(batch: Sequence[Lowered], machine: Machine) -> list[Built]:
     library = _in_memory(kernels, machine.target)
     if not machine.is_gpu:
         for symbol in kernels:
-            library[symbol]  # Now LLVM makes its machine code, while other threads work.
+            library[symbol]  # LLVM compiles it now, while other threads work.
     return [Built(lowered, machine, library=library) for lowered in batch]
 
 
 def object_files(bodies: Collection[Built]) -> list[bytes]:
-    """The object files that hold the kernels of the bodies, each kernel once.
+    """Object files that hold the kernels of the bodies, each kernel once.
 
-    A file may also hold a kernel that another file holds, because two compilations ran at once, or that was tuned since. Those
-    of its bodies that are wanted are generated again then, alone.
+    A file may hold a kernel that is also in another file (two compilations ran at once) or that was tuned since. The bodies
+    needed from such a file are generated again, each alone.
     """
     wanted = {symbol: built for built in bodies for symbol in built.lowered.symbols.values()}
     files, names = list[bytes](), set[str]()
@@ -85,11 +85,11 @@ def object_files(bodies: Collection[Built]) -> list[bytes]:
 
 
 Key = tuple[str, Machine, tuple[tuple[str, str], ...]]
-"""A body's key, the machine, and what was chosen by tuning."""
+"""Key of a body, the machine, and the choices made by tuning."""
 
 
 def known(key: Key) -> Built | None:
-    """The machine code that this process made of such a body, if it has it still."""
+    """Cached machine code of such a body, or None."""
     with _guard.lock:
         built = _built.get(key)
         if built is not None:
@@ -98,7 +98,7 @@ def known(key: Key) -> Built | None:
 
 
 def keep(key: Key, built: Built) -> None:
-    """Make the machine code known; the last CACHED stay so."""
+    """Put the machine code into the cache, which keeps the last CACHED bodies."""
     with _guard.lock:
         _built[key] = built
         while len(_built) > CACHED:
@@ -116,19 +116,19 @@ def build(body: Body, machine: Machine) -> Built:
 
 
 def is_built(body: Body, machine: Machine) -> bool:
-    """Is the machine code of this structure there already?"""
+    """True if the machine code of this structure is in the cache."""
     with _guard.lock:
         return (body.key, machine, ()) in _built
 
 
 def compile_kernels(kernels: Mapping[str, Any], target: Any) -> Any:
-    """A runtime module of these kernels under their names."""
+    """Runtime module of these kernels under their names."""
     with compiling.lock, quiet():
         return _in_memory(kernels, target)
 
 
 def _in_memory(kernels: Mapping[str, Any], target: Any) -> Any:
-    """The module, which no linker looks at."""
+    """Module in memory, checked for undefined symbols because no linker checks it."""
     library = _generated(kernels, target)
     if str(target.kind.name) == "llvm":
         check_declared(library)
@@ -140,8 +140,8 @@ def _generated(kernels: Mapping[str, Any], target: Any) -> Any:
 
 
 CACHED = 256
-"""The number of bodies whose machine code stays in memory, some 20 KiB each: more than most models have, and no more than a
-process that compiles many may grow by."""
+"""Number of bodies whose machine code stays in memory, about 20 KiB each: more than most models have, and an acceptable growth
+for a process that compiles many."""
 
 _guard = Guard()
 _built: OrderedDict[Key, Built] = OrderedDict()

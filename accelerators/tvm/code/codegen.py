@@ -1,9 +1,9 @@
-"""Scheduled kernels as machine code.
+"""Machine code of scheduled kernels.
 
-Most of a compilation is LLVM's time, and LLVM lets other threads run: whoever compiles many kernels calls `generate` on several
-threads. TVM checks every argument of a kernel each time it is called, in code that is longer than many a kernel; the virtual
-machine calls ours with what they were compiled for, so these checks are left out. TVM also takes it that arguments begin at
-multiples of 64, which numpy's arrays seldom do: code that does not count on it is no slower, and saves a copy of each input."""
+LLVM takes most of the compile time and releases the interpreter lock, so callers with many kernels run `generate` on several
+threads. TVM checks every argument at each call, in code longer than many kernels; these checks are left out, because the virtual
+machine passes what the kernels were compiled for. TVM also assumes arguments aligned to 64 bytes, which numpy's arrays seldom
+are: code without that assumption is no slower, and saves a copy of each input."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from partita.accelerators.tvm.machine.library import function, part, tvm
 from partita.accelerators.tvm.machine.tvm_errors import refused
 
 _DECLARED = re.compile(r'^declare .*?@"?([\w.$]+)', re.MULTILINE)
-"""A function that a module calls and does not define, in LLVM's text."""
+"""A function that a module calls and does not define, in LLVM's text form."""
 
 ALIGNMENT = 4
-"""Kernels take arrays that begin at multiples of this."""
+"""Alignment in bytes of the arrays that kernels take."""
 
 
 def generate(kernels: Mapping[str, Any], target: Any) -> Any:
-    """A runtime module of these kernels under their names.
+    """Runtime module of these kernels under their names.
 
-    For a processor, LLVM turns it into machine code when that is needed. For a GPU it is source code.
+    For a processor, LLVM compiles it to machine code on first use. For a GPU it is source code.
     """
     named = {name: _called(kernel, name) for name, kernel in kernels.items()}
     with refused("code generation"):
@@ -55,19 +55,19 @@ def generate(kernels: Mapping[str, Any], target: Any) -> Any:
 
 
 def is_written(kernels: Mapping[str, Any]) -> bool:
-    """Are all of them written in our own language?"""
+    """True if all of them are written in our kernel language."""
     return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.values())
 
 
 def expressions_if_large(kernels: Mapping[str, Any]) -> int:
-    """The expressions of the largest kernel, if it has so many that LLVM takes its lowest level for all of these; otherwise 0."""
+    """Number of expressions of the largest kernel, if that makes LLVM use its lowest optimization level; otherwise 0."""
     return max([int(kernel.attrs[LARGE]) for kernel in kernels.values() if kernel.attrs and LARGE in kernel.attrs], default=0)
 
 
 def _at_level(target: Any, kernels: Mapping[str, Any]) -> Any:
-    """The same processor, for which LLVM takes its lowest level of optimization where a kernel is large. Where none is thorough
-    it takes its second with AVX-512: kernels of our own language have the vectors and loops that the third looks for, and are
-    compiled in up to a third less time. With fewer registers they are 3 to 5 % slower for it, and loops of TVM's own take up to
+    """The target with the optimization level for these kernels: the lowest one if a kernel is large, the second with AVX-512 if
+    none is thorough. Kernels of our own language already have the vectors and loops that the third level looks for, and compile
+    in up to a third less time; with fewer registers they are 3 to 5 % slower at the second level, and TVM's own loops take up to
     three times as long."""
     if expressions_if_large(kernels):
         return tvm().target.Target({**target.export(), "opt-level": 0})
@@ -79,8 +79,8 @@ def _at_level(target: Any, kernels: Mapping[str, Any]) -> Any:
 
 @cache
 def _lowering() -> Any:
-    """The passes that kernels of our own language need. The others of TVM's pipeline look for what such kernels do not hold, or
-    take away what LLVM takes away too, and are more than half of its time."""
+    """The passes that kernels of our own language need. The others of TVM's pipeline look for constructs that these kernels lack,
+    or remove what LLVM removes too, and take more than half of its time."""
     tirx, scheduled = part("tirx").transform, part("s_tir").transform
     return tvm().transform.Sequential(
         [
@@ -99,21 +99,21 @@ def _lowering() -> Any:
 
 
 def check_declared(module: Any) -> None:
-    """CompileError if kernels that LLVM compiles in memory call a function that is nowhere: LLVM would end the process."""
+    """CompileError if kernels that LLVM compiles in memory call an undefined function, since LLVM would end the process."""
     names = _DECLARED.findall(module.inspect_source("ll"))
     check_symbols(name for name in names if not name.startswith("llvm."))
 
 
 def object_code(module: Any) -> bytes:
-    """The module as a file that a linker takes."""
+    """The module as an object file for a linker."""
     with tempfile.TemporaryDirectory(prefix="partita-") as folder, refused("code generation"):
         return written(module, Path(folder))
 
 
 def written(module: Any, folder: Path) -> bytes:
-    """The bytes that TVM writes into an object file for a module.
+    """Bytes of the object file that TVM writes for a module.
 
-    The file is in memory where the system allows it, because LLVM ends the process when the disk is full.
+    The file is in memory if the system allows it, because LLVM ends the process when the disk is full.
     """
     path = folder / "object.o"
     if not hasattr(os, "memfd_create"):
@@ -134,15 +134,15 @@ def _called(kernel: Any, name: str) -> Any:
 
 
 def _finished(module: Any, threads: int) -> Any:
-    """The functions without the checks of their arguments (those that kernels make themselves stay), their parallel loops cut
-    for so many threads, and their small buffers on the stack."""
+    """The functions without TVM's argument checks (the kernels' own checks stay), with parallel loops cut for this many threads
+    and small buffers on the stack."""
     bodies = {var: on_stack(in_pieces(_unchecked(kernel.body), threads)) for var, kernel in module.functions.items()}
     finished = {var: module[var].with_body(body) for var, body in bodies.items()}
     return tvm().IRModule(finished, attrs=module.attrs)
 
 
 def _unchecked(statement: Any) -> Any:
-    """TVM checks argument after argument, and puts the kernel's own body innermost."""
+    """The statement without TVM's argument checks. The kernel's own body, which is innermost, stays as it is."""
     tirx = part("tirx")
 
     def change(inner: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a linker gets and gives: data as an object file of ELF's format, and the symbols that a finished library lacks."""
+"""Input and output of a linker: data as an ELF object file, and the undefined symbols of a linked library."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 
 _RELOCATABLE, _CURRENT = 1, 1
-"""The type and the version of a file that is to be linked."""
+"""Type and version of a relocatable file."""
 
 _DATA, _SYMBOLS, _STRINGS, _DYNAMIC_SYMBOLS = 1, 2, 3, 11
-"""The types of sections."""
+"""Section types."""
 
 _WEAK = 2
-"""The binding of a symbol that may be missing."""
+"""Binding of a symbol that may be missing."""
 
 _GLOBAL_OBJECT = 1 << 4 | 1
-"""A symbol for data that other files see."""
+"""A global symbol for data."""
 
 _UNLISTED = frozenset({"pthread_atfork"})
-"""Functions that glibc keeps for libraries without versions alone: its loader finds them, dlsym does not."""
+"""Functions that glibc keeps only for libraries without symbol versions: its loader finds them, dlsym does not."""
 
 _SECTION_NAMES = (".rodata", ".symtab", ".strtab", ".note.GNU-stack")
-"""The last one, which is empty, says that nobody runs code on the stack."""
+"""The last section is empty and marks the stack as not executable."""
 
 
 def is_elf(code: bytes) -> bool:
-    """True for an ELF file of 64 bits with the low byte of a number first, the one kind that is read and written here."""
+    """True for a 64-bit little-endian ELF file, the only kind that is read and written here."""
     return code.startswith(b"\x7fELF\x02\x01")
 
 
 def data_object(name: str, data: bytes, like: bytes) -> bytes:
-    """An object file that holds the data under this name, for the processor that another object file is for: a header, a section
-    of read-only data, and one symbol at its beginning. LLVM takes as long to write it as to compile a small kernel."""
+    """An object file that holds the data under this name, for the processor of another object file: a header, a section of
+    read-only data, and one symbol at its beginning. LLVM would take as long to write it as to compile a small kernel."""
     identity, _, processor, *_, flags, _, _, _, _, _, _ = _HEADER.unpack_from(like)
     names = [name, *_SECTION_NAMES]
     starts = [1 + sum(len(earlier) + 1 for earlier in names[:i]) for i in range(len(names))]
@@ -64,7 +64,7 @@ def data_object(name: str, data: bytes, like: bytes) -> bytes:
 
 
 def undefined_symbols(library: bytes) -> list[str]:
-    """The names that a linked library reads from other libraries, those that may be missing left out."""
+    """Names that a linked library imports, except weak symbols."""
     *_, table, _, _, _, _, _, count, _ = _HEADER.unpack_from(library)
     sections = [_SECTION.unpack_from(library, table + i * _SECTION.size) for i in range(count)]
     names = list[str]()
@@ -78,8 +78,8 @@ def undefined_symbols(library: bytes) -> list[str]:
 
 
 def check_symbols(names: Iterable[str]) -> None:
-    """CompileError if this process has no function of one of these names. The system's loader would find that out when a kernel
-    calls it, and end the process."""
+    """CompileError if this process has no function of one of these names. Otherwise the loader would find out when a kernel calls
+    it, and end the process."""
     process = ctypes.CDLL(None)
     missing = [name for name in names if not hasattr(process, name) and name not in _UNLISTED]
     if missing:

@@ -1,5 +1,5 @@
-"""Products on a GPU that are rounded before something is added to them: compilers would make one instruction of both, which
-rounds once, and moves ties."""
+"""Products on a GPU that are rounded before an addition. Compilers would contract both into one fused multiply-add, which rounds
+once and changes ties."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from partita.accelerators.tvm.machine.library import function, part
 _NAME = "partita_exact_product"
 
 _GUARD = _NAME.upper()
-"""The macro that says that the function is there."""
+"""Macro that guards the helper function."""
 
 _HELPERS = {
     "cuda": f"static __device__ __forceinline__ float {_NAME}(float a, float b) {{ return __fmul_rn(a, b); }}\n",
     "opencl": f"float {_NAME}(float a, float b) {{\n#pragma OPENCL FP_CONTRACT OFF\n  return a * b;\n}}\n",
 }
-"""The function that makes such a product, by the kind of device."""
+"""Helper function that computes such a product, by kind of device."""
 
 
 def with_exact_products(kernel: Any) -> Any:
-    """The function with a call for each product whose number is to be kept as it was rounded. Linear."""
+    """The function with a call of the helper for each product that has to keep its own rounding. Linear."""
     tirx = part("tirx")
     fence = function("target.llvm_lookup_intrinsic_id")("llvm.arithmetic.fence")
 
@@ -35,8 +35,8 @@ def with_exact_products(kernel: Any) -> Any:
 
 
 def with_helper(source: str, kind: str) -> str:
-    """The source, with the function behind such calls where there are any. The sources of several kernels may become one text, in
-    which the first of them defines it for all."""
+    """The source, preceded by the helper function if it is called. Sources of several kernels may be concatenated; the first
+    definition then serves all."""
     if f"{_NAME}(" not in source:
         return source
     return f"#ifndef {_GUARD}\n#define {_GUARD}\n{_HELPERS[kind]}#endif\n{source}"

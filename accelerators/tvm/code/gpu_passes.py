@@ -1,7 +1,7 @@
-"""The passes between a kernel for a GPU and its source.
+"""Passes between a GPU kernel and its source.
 
-Kernels of our own language are bound to blocks and threads and hold their barriers: what TVM's pipeline looks for is not in them,
-and takes most of its time."""
+Kernels of our own language are already bound to blocks and threads and contain their barriers; TVM's pipeline spends most of its
+time looking for constructs that they lack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.accelerators.tvm.machine.library import part, tvm
 
 
 def are_written(kernels: Any) -> bool:
-    """Are all kernels of the module written in our own language?"""
+    """True if all kernels of the module are written in our kernel language."""
     return all(kernel.attrs and WRITTEN in kernel.attrs for kernel in kernels.functions.values())
 
 

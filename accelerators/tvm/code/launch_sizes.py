@@ -1,6 +1,6 @@
-"""Numbers of a launch that follow from sizes which the kernel is given when it is called.
+"""Numbers of a launch that depend on sizes passed to the kernel when it is called.
 
-They are kept as TVM's host code computes them, and worked out for the sizes of a call."""
+They are kept as the formulas of TVM's host code, and evaluated for the sizes of each call."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 @attrs.frozen(slots=True)
 class Given:
-    """The argument of this number, which is a size."""
+    """A size: the kernel argument with this index."""
 
     number: int
 
 
 @attrs.frozen(slots=True)
 class Joined:
-    """Two formulas, and what joins them."""
+    """Two formulas and their operator."""
 
     operator: str
-    """TVM's name for it."""
+    """TVM's name of the operator."""
     left: Formula
     right: Formula
 
 
 Formula = int | float | Extent | Given | Joined
-"""A number, known or not. An extent stands for a size as the graph says it."""
+"""A number or a formula for it. An extent is a symbolic size of the graph."""
 
 
 def is_number(*formulas: Formula) -> bool:
-    """Are all of them known?"""
+    """True if all of them are numbers."""
     return all(isinstance(formula, (int, float)) for formula in formulas)
 
 
 def joined(operator: str, left: Formula, right: Formula) -> Formula:
-    """Both joined: a number where both are numbers."""
+    """The operator applied to both formulas; a number if both are numbers."""
     if is_number(left, right):
         return ARITHMETIC[operator](left, right)  # type: ignore[no-any-return]
     return Joined(operator, left, right)
 
 
 def with_arguments(formula: Formula, arguments: Sequence[Any]) -> Formula:
-    """The formula with sizes as the graph says them in the place of the arguments of these numbers."""
+    """The formula with sizes of the graph in place of the kernel arguments."""
     if isinstance(formula, Given):
         return arguments[formula.number]  # type: ignore[no-any-return]
     if isinstance(formula, Joined):
@@ -59,7 +59,7 @@ def with_arguments(formula: Formula, arguments: Sequence[Any]) -> Formula:
 
 
 def number_at(formula: Formula, sizes: Mapping[str, int]) -> int | float:
-    """The number for a call, given each symbol's value."""
+    """The formula's value for these values of the symbols."""
     if isinstance(formula, Extent):
         return formula.at(sizes)
     if isinstance(formula, Joined):
@@ -76,11 +76,11 @@ ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.lshift, "RShift": operator.rshift, "BitwiseAnd": operator.and_, "BitwiseOr": operator.or_,
     "And": lambda a, b: bool(a and b), "Or": lambda a, b: bool(a or b),
 }
-"""What TVM's expressions of two parts compute."""
+"""TVM's binary operators."""
 
 CALLS: Mapping[str, Callable[..., Any]] = {
     "tirx.if_then_else": lambda condition, true, false: true if condition else false,
     "tirx.ceil": math.ceil, "tirx.floor": math.floor, "tirx.log2": math.log2,
     "tirx.shift_right": operator.rshift, "tirx.shift_left": operator.lshift,
 }
-"""What the calls among them compute."""
+"""TVM's functions that may occur in formulas."""

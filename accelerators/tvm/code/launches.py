@@ -1,8 +1,8 @@
-"""The source of scheduled kernels for a GPU, and how each is launched.
+"""Source of scheduled kernels for a GPU, and the plan of their launches.
 
-TVM's host code, which would launch them, knows nothing of streams, and for OpenCL it wants a runtime that TVM's package does not
-have. It is read instead: every launch is found with its sizes and arguments, loops unrolled and numbers worked out. What follows
-from sizes that the kernel is given stays a formula of them."""
+TVM's host code would launch them, but it does not support streams, and for OpenCL it needs a runtime that TVM's package lacks. So
+it is interpreted instead: each launch is found with its sizes and arguments, with loops unrolled and numbers evaluated. What
+depends on sizes passed to the kernel stays a formula."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partita.accelerators.tvm.code.launch_sizes import ARITHMETIC, CALLS, Formul
 from partita.accelerators.tvm.machine.library import function, part, tvm
 
 MOST_LAUNCHES = 4096
-"""A kernel of more launches is refused: queueing them would take longer than another device takes to compute."""
+"""Maximum number of launches of a kernel: queueing more would take longer than computing on another device."""
 
 Size = tuple[int, int, int]
 """Along x, y and z."""
@@ -30,14 +30,14 @@ Size = tuple[int, int, int]
 
 @attrs.frozen(slots=True)
 class Memory:
-    """An argument that is memory: one of the kernel's own parameters, or, from -1 down, memory that it needs besides."""
+    """A memory argument: the index of a kernel parameter, or ~i for scratch memory i."""
 
     number: int
 
 
 @attrs.frozen(slots=True)
 class Number:
-    """An argument that is a number."""
+    """A scalar argument."""
 
     dtype: str
     value: Formula
@@ -45,28 +45,28 @@ class Number:
 
 @attrs.frozen(slots=True)
 class Launch:
-    """One kernel of the source, and what it is called with."""
+    """One launch of a kernel of the source."""
 
     kernel: str
-    """Its name in the source."""
+    """Name of the kernel in the source."""
     arguments: tuple[Memory | Number, ...]
-    """In the order of the source."""
+    """Arguments in the order of the source."""
     groups: tuple[Formula, Formula, Formula]
-    """The number of work-groups."""
+    """Number of work-groups."""
     local: Size
-    """The number of work-items of a group."""
+    """Number of work-items of a group."""
     shared: int = 0
-    """The bytes of memory that a group shares, besides what the source states."""
+    """Bytes of dynamic shared memory of a group, in addition to what the source declares."""
 
 
 @attrs.frozen(slots=True)
 class Plan:
-    """What one kernel of TensorIR becomes."""
+    """Launches of one TensorIR kernel."""
 
     launches: tuple[Launch, ...]
-    """In the order in which they run."""
+    """The launches in the order in which they run."""
     scratch: tuple[int, ...]
-    """The bytes of the memory that it needs besides its parameters."""
+    """Sizes in bytes of the scratch memory that it needs."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -76,11 +76,11 @@ class GpuCode:
     source: str
     """OpenCL C, or CUDA."""
     plans: Mapping[str, Plan]
-    """How each kernel is launched, by its name."""
+    """Plan of each kernel, by its name."""
 
 
 def opencl_code(kernels: Any, target: Any) -> GpuCode:
-    """The kernels of a module; CompileError where one cannot be launched from a plain list."""
+    """OpenCL C of a module's kernels; CompileError if one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
     plain = {var: with_plain_choices(with_exact_numbers(kernel)) for var, kernel in on_device.items()}
@@ -90,7 +90,7 @@ def opencl_code(kernels: Any, target: Any) -> GpuCode:
 
 
 def cuda_code(kernels: Any, target: Any) -> GpuCode:
-    """The kernels of a module; CompileError where one cannot be launched from a plain list."""
+    """CUDA source of a module's kernels; CompileError if one cannot be launched from a plain list."""
     on_device, plans = split_launches(kernels, target)
     *_, finish = passes_for(kernels, target)
     exact = {var: with_exact_products(kernel) for var, kernel in on_device.items()}
@@ -99,8 +99,8 @@ def cuda_code(kernels: Any, target: Any) -> GpuCode:
 
 
 def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str, Plan]]:
-    """What runs on the GPU, function by function, and how each kernel of the module launches it; CompileError where that
-    cannot be said beforehand."""
+    """The functions that run on the GPU, and the launch plan of each kernel of the module; CompileError if a plan cannot be
+    determined at compile time."""
     tirx = part("tirx")
     pipeline, *_ = passes_for(kernels, target)
     lowered = pipeline(tirx.transform.BindTarget(target)(kernels))
@@ -114,8 +114,8 @@ def split_launches(kernels: Any, target: Any) -> tuple[dict[Any, Any], dict[str,
 
 
 def with_exact_numbers(kernel: Any) -> Any:
-    """The function with those constants as bits that TVM's OpenCL C would change: it has seven digits of each, and
-    infinity and NaN as float32 alone. Linear."""
+    """The function with constants as bit patterns where TVM's OpenCL C would change them: it prints seven digits, and supports
+    infinity and NaN only as float32. Linear."""
     tirx = part("tirx")
 
     def exact(number: Any) -> Any:
@@ -132,8 +132,8 @@ def with_exact_numbers(kernel: Any) -> Any:
 
 
 def with_plain_choices(kernel: Any) -> Any:
-    """The function with `a ? b : c` for each choice between two numbers. OpenCL's `select` wants both of one type, and C computes
-    bytes and short numbers as int. Linear."""
+    """The function with `a ? b : c` for each scalar choice. OpenCL's `select` needs equal types, and C promotes bytes and short
+    integers to int. Linear."""
     tirx = part("tirx")
 
     def plain(choice: Any) -> Any:
@@ -145,38 +145,37 @@ def with_plain_choices(kernel: Any) -> Any:
 
 
 _BITS = {"float16": ("as_half", "int16"), "float32": ("as_float", "int32"), "float64": ("as_double", "int64")}
-"""By element type: OpenCL's function that reads bits as such a number, and the whole number that has them."""
+"""By element type: OpenCL's function that reinterprets bits, and the integer type of these bits."""
 
 
 _C_NAMES = re.compile(r"\b(a?(?:cos|sin|tan)h?|erf)f\(")
-"""Functions that TVM calls by their names in C; in OpenCL one name stands for all element types."""
+"""Functions that TVM calls by their C names; OpenCL has one name for all element types."""
 
 
 
 _SHARED = "tirx.use_dyn_shared_memory"
-"""The tag of the bytes that a block shares besides what its source states."""
+"""Launch tag of the dynamic shared memory."""
 
 _PREFIX = "__tvm_ffi_"
-"""The beginning of the names of host code."""
+"""Prefix of the names of host functions."""
 
 _OFFSET, _CONTENT = 8, 15
-"""TVM's `tvm_struct_get` calls these the fields of an array that says where it begins, and of an argument that is its pointer or
-its number."""
+"""TVM's field numbers in `tvm_struct_get`: the offset of an array, and the content of an argument (its pointer or its number)."""
 
 
 class _Reader:
-    """Follows the host code of one kernel, statement by statement."""
+    """Interprets the host code of one kernel, statement by statement."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
-        """What variables stand for: expressions, or numbers where they count a loop."""
+        """Values of variables: expressions, or integers for loop counters."""
         self._memory: dict[Any, int] = {}
-        """The memory that it needs besides, by the variable or buffer that names it."""
+        """Index of scratch memory by the variable or buffer that names it."""
         self._scratch: list[int] = []
         self._launches: list[Launch] = []
 
     def plan(self, host: Any) -> Plan:
-        """How the host code launches its kernels."""
+        """The launches of the host code."""
         self._statement(host.body)
         return Plan(tuple(self._launches), tuple(self._scratch))
 
@@ -195,7 +194,7 @@ class _Reader:
         self._statement(statement.body)
 
     def _assertstmt(self, statement: Any) -> None:
-        """Assertions look at the arguments, which are as they were compiled for."""
+        """Ignored: assertions check the arguments, which are those that the kernel was compiled for."""
 
     def _bind(self, statement: Any) -> None:
         self._values[statement.var] = statement.value
@@ -236,7 +235,7 @@ class _Reader:
             raise CompileError(f"it takes more than {MOST_LAUNCHES} launches")
 
     def _launch(self, call: Any) -> Launch:
-        """The kernel's name, its arguments, and a size for each tag."""
+        """The launch with the kernel's name, its arguments, and the size for each tag."""
         tags = [str(tag) for tag in call.attrs.launch_params]
         split = len(call.args) - len(tags)
         sizes = {tag: self._number(size) for tag, size in zip(tags, call.args[split:], strict=True)}
@@ -257,7 +256,7 @@ class _Reader:
         return Number(str(argument.ty.dtype), self._number(argument))
 
     def _origin(self, named: Any) -> int:
-        """The parameter, or the memory besides, that a buffer or variable names. The parameter's pointer is read from the packed
+        """Index of the parameter or scratch memory that a buffer or variable names. A parameter's pointer is read from the packed
         arguments: tvm_struct_get(args, i, 15)."""
         if named in self._memory:
             return self._memory[named]
@@ -283,7 +282,7 @@ class _Reader:
         return _known(self._number(expression))
 
     def _number(self, expression: Any) -> Formula:
-        """What an expression comes to, with the variables as they are now."""
+        """Value of an expression under the current variables, or its formula."""
         kind = type(expression).__name__
         if kind in ("int", "float", "bool"):
             return expression  # type: ignore[no-any-return]
@@ -302,9 +301,9 @@ class _Reader:
             return joined(kind, self._number(expression.a), self._number(expression.b))
         name = str(getattr(getattr(expression, "op", None), "name", ""))
         if name == "tirx.isnullptr":
-            return True  # Arrays come without strides, as numbers in one row,
+            return True  # Arrays are contiguous, without strides,
         if name == "tirx.tvm_struct_get" and int(expression.args[2]) == _OFFSET:
-            return 0  # which begin where their memory begins.
+            return 0  # and begin at offset 0.
         if name == "tirx.tvm_struct_get" and int(expression.args[2]) == _CONTENT:
             return Given(int(expression.args[1]))
         if name in CALLS and is_number(*(numbers := [*map(self._number, expression.args)])):
@@ -313,7 +312,7 @@ class _Reader:
 
 
 def _known(number: Formula) -> int:
-    """The number, which may not depend on sizes."""
+    """The number; CompileError if it depends on sizes."""
     if not is_number(number):
         raise CompileError("how often it is launched, or with how many threads, follows from sizes that are not known yet")
     return int(number)  # type: ignore[arg-type]

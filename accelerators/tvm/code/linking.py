@@ -1,6 +1,6 @@
-"""Object files and the virtual machine's program as one shared library, which is loaded at once.
+"""Object files and the virtual machine's program linked into one shared library, which is loaded at once.
 
-Without a linker TVM makes the machine code a second time in memory when a kernel first runs."""
+Without a linker TVM compiles the machine code a second time, in memory, when a kernel first runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ON_LINUX = sys.platform.startswith("linux")
 _OPTIONS = ("-shared", "-fPIC", "-pthread", *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()))
 
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lpthread", "-lc")
-"""What kernels and their threads call, in place of all that a C++ compiler adds by itself: to read the symbols of C++'s own
+"""Libraries that kernels and their threads call, in place of those that a C++ compiler adds: reading the symbols of the C++
 library takes as long as all the rest of the link."""
 
 MISSING = "there is no linker here for its kernels"
@@ -42,28 +42,28 @@ NEEDED = "Install a C++ compiler (g++ or clang++ on the PATH, or CXX), or the pa
 
 
 _PROGRAM = "__tvm_ffi__library_bin"
-"""The symbol under which TVM's loader looks for the virtual machine's program."""
+"""Symbol under which TVM's loader looks for the virtual machine's program."""
 
 COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
-"""The compilers that link for C++, the usual one first."""
+"""Compilers that link for C++, in order of preference."""
 
 
 @attrs.frozen(slots=True)
 class Tools:
-    """The programs that make a library of object files."""
+    """Commands that make a library of object files."""
 
     link: tuple[str, ...]
-    """The command that links; "-o", the library and the object files follow, and then:"""
+    """Command that links; it is followed by "-o", the library, the object files, and `libraries`."""
     libraries: tuple[str, ...]
-    """What it is told of the libraries that kernels call, where it looks into them."""
+    """Arguments for the libraries that kernels call."""
     compile: tuple[str, ...]
-    """The command that compiles C; empty where there is none: then kernels run on TVM's own threads."""
+    """Command that compiles C. If empty, kernels run on TVM's own threads."""
 
 
 @cache
 def tools() -> Tools | None:
-    """A C++ compiler, the one that CXX names before others; else the linker and compiler of the package ziglang; else a linker
-    alone. None where there is nothing."""
+    """A C++ compiler, preferably the one that CXX names; else the linker and compiler of the package ziglang; else a linker
+    alone. None if there is no linker."""
     compiler = _compiler()
     direct = _behind(compiler) if compiler and _ON_LINUX and not _named() else None
     if direct is not None:
@@ -80,8 +80,8 @@ def tools() -> Tools | None:
 
 
 def _behind(compiler: tuple[str, ...]) -> Tools | None:
-    """The linker that the compiler calls, and glibc's functions of numbers; None where these are not found. By itself it takes a
-    third of the time: the compiler starts three processes, and has the symbols of all of glibc read."""
+    """The linker that the compiler calls, with glibc's math library; None if these are not found. Called directly, it takes a
+    third of the time: the compiler starts three processes and reads the symbols of all of glibc."""
     linker, functions = (_said(*compiler, f"-print-{what}") for what in ("prog-name=ld", "file-name=libm.so.6"))
     program = find_program(linker) if linker else None
     if program is None or not os.path.isfile(functions):
@@ -99,7 +99,7 @@ def _named() -> str | None:
 
 
 def _compiler() -> tuple[str, ...]:
-    """The command that CXX or CC names, which may hold options (`ccache g++`), or the first compiler there is; empty for none."""
+    """The command in CXX or CC, possibly with options (`ccache g++`), or else the first compiler found; empty if none."""
     named = _named()
     if named:
         command = [named] if find_program(named) else shlex.split(named)
@@ -108,12 +108,12 @@ def _compiler() -> tuple[str, ...]:
 
 
 def has_ziglang() -> bool:
-    """Is the package there, which holds a compiler and a linker?"""
+    """True if the package ziglang is installed, which contains a compiler and a linker."""
     return importlib.util.find_spec("ziglang") is not None
 
 
 def can_link() -> bool:
-    """Is there a linker?"""
+    """True if there is a linker."""
     return os.name == "posix" and tools() is not None
 
 
@@ -123,7 +123,7 @@ def share(path: str | Path, files: Sequence[str | Path]) -> None:
     if programs is None:
         raise NotSupported(MISSING, remedy=NEEDED)
     command = [*programs.link, "-o", path, *files, *programs.libraries]
-    own = environment(TMPDIR=os.path.dirname(path))  # What a linker writes aside has room where its result has.
+    own = environment(TMPDIR=os.path.dirname(path))  # A linker's temporary files have room where its result has.
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     if done.returncode:
         raise OSError(done.stderr or f"{programs.link[0]} fails")
@@ -132,13 +132,13 @@ def share(path: str | Path, files: Sequence[str | Path]) -> None:
 
 
 class Sharing:
-    """`share` as TVM calls it, with options that are for compilers of its own.
+    """`share` as TVM calls it; the options are for TVM's own compilers and ignored.
 
-    A program without kernels, as of views alone, becomes an object file too; by default TVM writes it as C."""
+    A program without kernels, of views alone, becomes an object file too; by default TVM writes it as C."""
 
     @staticmethod
     def get_target_triple() -> str:
-        """The processor that TVM writes the object file for."""
+        """Target triple for which TVM writes the object file."""
         return str(part("target.codegen").llvm_get_system_triple())
 
     def __call__(self, path: str | Path, files: Sequence[str | Path], **options: Any) -> None:
@@ -154,7 +154,7 @@ def not_linked(error: Exception) -> NotSupported:
 
 
 def _has_no_room(error: Exception) -> bool:
-    """True if the folder of temporary files fails, and not the linker."""
+    """True if the error comes from the temporary folder, not from the linker."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EIO)
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
@@ -168,7 +168,7 @@ def _temporary() -> str:
 
 
 def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
-    """The shared library of an executable that has no kernels imported, of these, and of the threads that they run on."""
+    """Shared library of an executable without imported kernels, these object files, and our thread pool."""
     try:
         with tempfile.TemporaryDirectory(prefix="partita-") as folder:
             path = Path(folder) / "library.so"
@@ -189,7 +189,7 @@ def link(executable: Any, objects: Sequence[bytes], target: Any) -> bytes:
 
 
 def load(library: bytes) -> Any:
-    """The library in this process; its file is gone once it is mapped."""
+    """The library loaded into this process; its file is deleted once it is mapped."""
     try:
         with tempfile.TemporaryDirectory(prefix="partita-") as folder:
             path = Path(folder) / "library.so"
@@ -201,8 +201,8 @@ def load(library: bytes) -> Any:
 
 
 def _program(executable: Any, kernels: bytes, target: Any, folder: Path) -> bytes:
-    """The virtual machine's program as an object file, for the processor that the kernels' object file is for. It says that its
-    kernels are in the library that it is loaded from, because an empty module of machine code stands for them."""
+    """The virtual machine's program as an object file, for the processor of the kernels' object file. An empty module of machine
+    code stands for the kernels, so that the program looks for them in the library that it is loaded from."""
     executable.mod.import_module(_stand_in(target))
     pack = part("runtime._ffi_api")
     if is_elf(kernels):

@@ -1,4 +1,4 @@
-"""CUDA source to PTX and machine code with the machine's own compiler, where TVM itself does not (it needs a driver for that)."""
+"""CUDA source compiled to PTX and machine code with the machine's own compiler (TVM itself needs a driver for that)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from partita.graph.programs import find_program
 from partita.passes.python_child import environment
 
 NVRTC = "NVRTC"
-"""The name that stands for NVRTC, the compiler that is a library."""
+"""Name for NVRTC, the compiler as a library, in place of a path."""
 
 
 @cache
 def compiler() -> str | None:
-    """The compiler of CUDA code here: nvcc's path, or NVRTC; None if there is neither."""
+    """The CUDA compiler of this machine: nvcc's path, or NVRTC; None if there is neither."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     beside = (Path(home) / "bin" / "nvcc" for home in homes if home)
     tool = find_program("nvcc") or next((str(path) for path in beside if path.exists()), None)
@@ -30,7 +30,7 @@ def compiler() -> str | None:
 
 
 def _has_nvrtc() -> bool:
-    """Does NVRTC load? Packages of that name may be there without it, or without the library."""
+    """True if NVRTC loads. Packages of that name may exist without it, or without the library."""
     try:
         status, *_ = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()
     except (ImportError, OSError, RuntimeError):
@@ -39,14 +39,14 @@ def _has_nvrtc() -> bool:
 
 
 def cubins_of_all(sources: Iterable[str], arch: str) -> dict[str, bytes]:
-    """The machine code of each source, several compiled at a time; CompileError with the compiler's first complaint."""
+    """Machine code of each source, compiled in parallel; CompileError with the compiler's first error."""
     listed = list(sources)
     with Pool(os.cpu_count() or 1) as pool:
         return dict(zip(listed, pool.map(lambda source: _compiled(source, arch, "cubin"), listed), strict=True))
 
 
 def ptx(source: str, arch: str) -> str:
-    """The source as PTX; CompileError with the compiler's first complaint."""
+    """The source as PTX; CompileError with the compiler's first error."""
     return _compiled(source, arch, "ptx").decode()
 
 
@@ -77,7 +77,7 @@ def _by_nvcc(path: str, source: str, arch: str, form: str) -> bytes:
 
 
 def _refusal(who: str, said: str, arch: str) -> CompileError:
-    """The compiler's first complaint."""
+    """Error with the compiler's first error message."""
     lines = [line.strip() for line in said.splitlines() if "error" in line or "fatal" in line]
     complaint = lines[0] if lines else said.strip()[:200]
     return CompileError(

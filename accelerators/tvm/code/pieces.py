@@ -1,7 +1,7 @@
-"""Parallel loops cut into pieces that threads take one after the other.
+"""Parallel loops cut into pieces that threads take one after another.
 
-However many iterations a loop has, it becomes FEW pieces of as equal a size as can be, empty ones spread evenly among them: the
-pool of threads need not know how long the loop is to give each thread the same share of it."""
+A loop of any length becomes FEW pieces of sizes as equal as possible, with empty ones spread evenly among them. So the thread
+pool need not know the length of the loop to give each thread an equal share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from partita.accelerators.tvm.code.rewriting import rewritten
 from partita.accelerators.tvm.machine.library import part
 
 FEW, FEW_THREADS, MANY = 64, 16, 1024
-"""Pieces of a loop for up to so many threads, and for more; pool.c has the same numbers."""
+"""Pieces of a loop for up to FEW_THREADS threads, and for more; pool.c has the same numbers."""
 
 _LARGE = 1 << 31
 
 
 def in_pieces(statement: Any, threads: int) -> Any:
-    """The statement with its parallel loops cut for this many threads; no parallel loop stands within another.
+    """The statement with its parallel loops cut for this many threads. Parallel loops are not nested.
 
     Linear.
     """
@@ -31,7 +31,7 @@ def in_pieces(statement: Any, threads: int) -> Any:
 
 
 def _cut(loop: Any, count: int) -> Any:
-    """The loop over pieces, and within it the loop over the iterations of one."""
+    """The loop over pieces around the loop over the iterations of one piece."""
     tirx, piece = part("tirx"), part("tirx").Var("piece", "int32")
     kind, extent = str(loop.loop_var.ty.dtype), loop.extent
     small = isinstance(extent, tirx.IntImm) and extent.value * count < _LARGE

@@ -1,4 +1,4 @@
-"""TVM's statements rewritten from the outside in."""
+"""Top-down rewriting of TVM's statements."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from partita.accelerators.tvm.machine.library import part
 
 Change = Callable[[Any], Any]
-"""Gives the replacement of a statement, which is not looked into; None keeps the statement and rewrites its inner
+"""Returns the replacement of a statement, whose inner statements are not visited; None keeps the statement and rewrites its inner
 statements.
 """
 
 
 def rewritten(statement: Any, change: Change) -> Any:
-    """The changed statement; parts that stay the same are shared. Linear."""
+    """The rewritten statement; unchanged parts are shared. Linear."""
     changed = change(statement)
     if changed is not None:
         return changed

@@ -1,7 +1,7 @@
 """Local buffers on the stack, where LLVM keeps them in registers.
 
-The marks that kernels set for it get lost on the way: TVM's storage pass writes all allocations anew. Left alone, each
-becomes a call for memory out of TVM's workspace and one to give it back, in every iteration of a parallel loop.
+Marks set by kernels get lost, because TVM's storage pass rewrites all allocations. Without them, each buffer is allocated from
+and returned to TVM's workspace in every iteration of a parallel loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from partita.accelerators.tvm.code.rewriting import rewritten
 from partita.accelerators.tvm.machine.library import part
 
 LARGEST, ALL = 1 << 15, 1 << 17
-"""Bytes of one buffer and of all together: what is beyond comes out of the workspace, for the stacks of threads are small."""
+"""Maximum bytes of one buffer and of all together; larger ones use the workspace, since the stacks of threads are small."""
 
 
 def on_stack(statement: Any) -> Any:
-    """The statement with its local buffers on the stack as far as there is room. Linear."""
+    """The statement with its local buffers on the stack, as far as there is room. Linear."""
     tirx, room = part("tirx"), ALL
 
     def change(inner: Any) -> Any:
@@ -34,7 +34,7 @@ def on_stack(statement: Any) -> Any:
 
 
 def _bytes(buffer: Any) -> int:
-    """The size of a local buffer; 0 for others, and where it is not known."""
+    """Size in bytes of a local buffer; 0 for other buffers and dynamic ones."""
     if buffer.scope() != "local" or not all(isinstance(size, part("tirx").IntImm) for size in buffer.shape):
         return 0
     number = part("runtime").DataType(str(buffer.dtype))

@@ -1,4 +1,4 @@
-"""Threads that make machine code of several bodies at a time, while the kernels of the next ones are drafted."""
+"""Threads that generate machine code of several bodies at a time, while the kernels of the next ones are lowered."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from partita.accelerators.tvm.lower.lowering import Lowered, lower
 from partita.accelerators.tvm.machine.machine import Machine
 
 TOGETHER = 8
-"""The largest number of bodies whose kernels are generated together."""
+"""Maximum number of bodies whose kernels are generated together."""
 
 _Job = tuple[Key, Lowered, float, "Future[Built]"]
-"""A body's key, its kernels, the seconds that it took to write them, and what becomes of them."""
+"""A body's key, its kernels, the seconds spent on lowering, and the future of the machine code."""
 
 
 class Workers:
-    """Bodies go in one by one, and come out as machine code."""
+    """Takes bodies one by one and returns futures of their machine code."""
 
     def __init__(
         self, machine: Machine, choices_of: Callable[[Body], Mapping[str, str]], check: Callable[[Body], None]
     ) -> None:
         self.machine = machine
         self.choices_of = choices_of
-        """The candidates that tuning chose for a body, by the names of the choices."""
+        """Candidates that tuning chose for a body, by the names of the choices."""
         self.check = check
-        """Called with each body before TVM itself makes its kernels; an error that it raises is the body's."""
+        """Called with each body before TVM itself schedules its kernels; an error that it raises is the body's."""
         self._threads = max(1, usable_cores())
         self._pool = Pool(self._threads, "partita-codegen")
         self._running: dict[str, Future[Built]] = {}
         self.fresh: set[str] = set()
-        """The keys of the bodies whose machine code was not there before."""
+        """Keys of the bodies whose machine code was not in the cache."""
         self._waiting: deque[_Job] = deque()
         self._lock = Lock()
 
     def build(self, body: Body) -> Future[Built]:
-        """The body's machine code, when it is there; bodies of equal structure share it."""
+        """Future of the body's machine code; bodies of equal structure share it."""
         building = self._running.get(body.key)
         if building is None:
             building = self._running[body.key] = self._started(body)
@@ -66,17 +66,17 @@ class Workers:
         return future
 
     def _work(self) -> None:
-        """Generate some of the bodies that wait. Another thread may have taken all of them."""
+        """Generate some of the waiting bodies. Another thread may have taken all of them."""
         batch = self._taken()
         if batch:
             self._finish(batch)
 
     def _finish(self, batch: list[_Job]) -> None:
-        """Generate them together; if that fails each by itself, so that it is known which has no machine code."""
+        """Generate them together; if that fails, each alone, so that the error belongs to one body."""
         start = perf_counter()
         try:
             finished = generated([lowered for _, lowered, _, _ in batch], self.machine)
-        except BaseException as error:  # noqa: BLE001  whoever waits for the body raises it
+        except BaseException as error:  # noqa: BLE001  raised to those that wait for the body
             if len(batch) == 1:
                 batch[0][3].set_exception(error)
             else:
@@ -90,8 +90,8 @@ class Workers:
             future.set_result(built)
 
     def _taken(self) -> list[_Job]:
-        """A share of what waits, less towards the end so that all threads end together. What TVM scheduled goes through other
-        passes than kernels of ours, and is taken by itself; so is what is large, for which LLVM takes another level."""
+        """A share of the waiting bodies, smaller towards the end so that all threads finish together. Kernels that TVM scheduled
+        need other passes than ours and are taken alone; so are large ones, for which LLVM uses another level."""
         with self._lock:
             shares = makes_objects(self.machine) or self.machine.is_gpu
             most = min(TOGETHER, -(-len(self._waiting) // (2 * self._threads))) if shares else 1

@@ -1,1 +1,1 @@
-"""A compiled subgraph: kernels put together, run, shown, and written as bytes."""
+"""Compiled subgraphs: kernels assembled, run, inspected, and serialized."""

@@ -1,4 +1,4 @@
-"""Kernels put together: one Relax function under our names, whose memory TVM plans."""
+"""Kernels assembled into one Relax function, whose memory TVM plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.types import Array, TensorType, dtype_name
 
 SIZING = ("shape_func", "compute_symbolic_expr")
-"""What TVM calls the functions by which it computes sizes."""
+"""Prefixes of TVM's names for the functions that compute sizes."""
 
 
 @attrs.frozen(slots=True)
@@ -43,11 +43,11 @@ class Step:
     """One launch of a kernel."""
 
     call: str
-    """The name of the second-level call that it belongs to."""
+    """Name of the second-level call that it belongs to."""
     symbol: str
-    """The kernel."""
+    """Name of the kernel."""
     runs: str
-    """The kernel that TVM runs for it: the first of those that are the same to the letter."""
+    """Name of the kernel that TVM runs for it: the first of several identical ones."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -55,25 +55,23 @@ class Assembled:
     """A whole subgraph for TVM's virtual machine."""
 
     executable: Any
-    """TVM's executable, or the library that was loaded from it. It takes the subgraph's inputs, then the weights."""
+    """TVM's executable, or the library that was loaded from it. Its inputs are the subgraph's inputs, then the weights."""
     weights: tuple[Array, ...]
-    """The constants that the kernels read."""
+    """Constants that the kernels read."""
     steps: tuple[Step, ...]
-    """The kernel launches in order."""
+    """Kernel launches in order."""
     outputs: tuple[int | Array, ...]
-    """The source of each of the subgraph's outputs: the number of a result of the executable, ~i for its input i, or a
-    constant.
-    """
+    """Source of each of the subgraph's outputs: the index of a result of the executable, ~i for its input i, or a constant."""
     checks: tuple[str, ...] = ()
-    """What is wrong where a number is not 0: so many of the last outputs are such numbers, and not the subgraph's."""
+    """Error messages of the flags, which are the last outputs and not the subgraph's. A flag other than 0 is an error."""
     library: bytes | None = None
     """The shared library, if the executable was loaded from one."""
     sizing: Mapping[str, Any] = attrs.field(factory=dict)
-    """TVM's functions that compute sizes from those of the inputs, by name; they are linked as kernels are."""
+    """TVM's functions that compute sizes from those of the inputs, by name; they are linked like kernels."""
 
 
 def assemble(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine: Machine) -> Assembled:
-    """The partitioned graph as an executable. Linear, beside what TVM's passes take."""
+    """The partitioned graph as an executable. Linear, except for TVM's passes."""
     pack_weights(lifted.weights, bodies)
     with compiling.lock, quiet(), refused("assembly"):
         assembled = Assembly(lifted.graph, bodies, lifted.weights, machine).run()
@@ -81,7 +79,7 @@ def assemble(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], machine:
 
 
 def _linked(assembled: Assembled, bodies: Collection[Built], machine: Machine) -> Assembled:
-    """The executable together with its kernels: linked to it, or loaded into TVM's memory where no linker works."""
+    """The executable with its kernels: linked into it, or loaded into TVM's memory if no linker works."""
     objects = object_files(bodies)
     sizing = compile_kernels(assembled.sizing, machine.target) if assembled.sizing else None
     if objects:
@@ -121,7 +119,7 @@ class Assembly:
         """TVM's functions that compute sizes, by name."""
 
     def run(self) -> Assembled:
-        """The function's executable, its weights, and where its outputs come from."""
+        """The function's executable, its weights, and the sources of its outputs."""
         relax, graph = part("relax"), self.graph
         params = [relax.Var(plain_name(n.output_names[0]), _type(n[0])) for n in graph.inputs]
         results: dict[NodeEntry, int] = {}
@@ -170,13 +168,13 @@ class Assembly:
             self.values[entry] = value
 
     def kernel(self, built: Built, symbol: str) -> Any:
-        """The kernel in the module that is being put together."""
+        """The kernel in the module that is being assembled."""
         if symbol not in self.kernels:
             self.kernels[symbol] = self.builder.add_func(nameless(built.lowered.kernels()[symbol]), symbol)
         return self.kernels[symbol]
 
     def expr(self, value: Any) -> Any:
-        """The value as an expression: an array becomes a parameter, so that the code is the same whatever the weights are."""
+        """The value as an expression. An array becomes a parameter, so that the code does not depend on the weights."""
         if not isinstance(value, np.ndarray):
             return value
         if id(value) not in self.weights:
@@ -185,7 +183,7 @@ class Assembly:
         return self.weights[id(value)][0]
 
     def link(self) -> Any:
-        """The function for TVM's virtual machine."""
+        """The function as an executable of TVM's virtual machine."""
         relax, ffi = part("relax"), part("relax._ffi_api")
         transform = relax.transform
         passes = [
@@ -211,7 +209,7 @@ class Assembly:
 
 
 class _Evaluating:
-    """Emits a lowered body; kernels that depend on weights alone are run now."""
+    """Emits a lowered body; kernels that depend only on weights are run now."""
 
     def __init__(self, assembly: Assembly, title: str, built: Built) -> None:
         self.assembly = assembly
@@ -220,7 +218,7 @@ class _Evaluating:
         self.built = built
 
     def run(self, args: Sequence[Any]) -> list[Any]:
-        """The values of the body's outputs: expressions, or arrays where they are constant."""
+        """Values of the body's outputs: expressions, or arrays if they are constant."""
         relax, main = part("relax"), self.built.lowered.module["main"]
         values: dict[Any, Any] = dict(zip(main.params, args, strict=True))
         for block in main.body.blocks:
@@ -257,7 +255,7 @@ class _Evaluating:
         return self.assembly.builder.emit(call, self.title)
 
     def _argument(self, expr: Any, values: Mapping[Any, Any]) -> Any:
-        """The expression as an argument: arrays become constants."""
+        """The expression as an argument; arrays become weight parameters."""
         relax = part("relax")
         value = self._inner(expr, values)
         if isinstance(value, list):
@@ -265,7 +263,7 @@ class _Evaluating:
         return self.assembly.expr(value)
 
     def _inner(self, expr: Any, values: Mapping[Any, Any]) -> Any:
-        """The value that stands for the expression: an expression, an array, or a list for a tuple."""
+        """Value of the expression: an expression, an array, or a list for a tuple."""
         relax = part("relax")
         if isinstance(expr, relax.Var):
             return values.get(expr, expr)  # A symbol's variable is the same everywhere.
@@ -282,11 +280,11 @@ class _Evaluating:
 
 
 def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tuple[Body, Built]]) -> None:
-    """Replace the weights of each body by what its kernel wants, several at a time. Kernels that want the same of one array share
-    it.
+    """Replace the weights of each body by their kernels' layouts, several at a time. Kernels that need the same layout of one
+    array share it.
 
-    Packed weights are put into their final memory at once, and the array that each was made of is freed then if nobody else holds
-    it: there is never a second copy of more than a few.
+    Packed weights are written directly to their final memory, and each original array is then freed unless it is used elsewhere:
+    only a few weights ever exist twice.
     """
     wanted: dict[Any, list[tuple[list[Array], int]]] = {}
     for node, (body, built) in bodies.items():
@@ -302,7 +300,7 @@ def pack_weights(weights: Mapping[Node, list[Array]], bodies: Mapping[Node, tupl
 
 
 def _pack(equal: Sequence[tuple[list[Array], int]], dtype: str, pack: Any) -> None:
-    """Replace the one array that stands at these positions of lists."""
+    """Replace the one array that is at all these list positions."""
     first, position = equal[0]
     array = first[position]
     stored = array if isinstance(pack, GradualPack) else as_stored(array, dtype)
@@ -322,7 +320,7 @@ def _packed(array: Array, pack: Any, is_ours: bool) -> Array:
 
 
 def _computed(kernel: Any, arrays: Sequence[Array], types: Any) -> Any:
-    """The kernel's results for arrays, by the host."""
+    """Results of the kernel for these arrays, computed by the host."""
     relax = part("relax")
     fields = list(types[0].fields) if isinstance(types[0], relax.TupleType) else [types[0]]
     run = compile_kernels({"now": kernel}, host_machine(1).target)["now"]
@@ -340,6 +338,6 @@ def _type(entry: NodeEntry) -> Any:
 
 
 def plain_name(name: str) -> str:
-    """The name with nothing in it that TVM's text form could not read."""
+    """The name with only characters that TVM's text form can read."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     return text if text and not text[0].isdigit() else f"v{text}"

@@ -1,4 +1,4 @@
-"""A compiled subgraph that one of NVIDIA's GPUs runs."""
+"""A compiled subgraph that runs on an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from partita.accelerators.tvm.run.cuda_library import NO_MEMORY, CudaError
 from partita.graph.types import Array
 
 WIDEST = 16
-"""The bytes that a thread reads at once, at most. A GPU ends the process's work where they do not begin at a multiple of that."""
+"""Maximum bytes that a thread reads at once. A GPU aborts the process's work if they are not aligned to that."""
 
 
 class CompiledCuda(CompiledSteps):
-    """A subgraph as machine code for one architecture."""
+    """A subgraph as machine code for one GPU architecture."""
 
     @property
     def driver(self) -> CudaDriver:
-        """The GPU that runs it; AcceleratorUnavailable where there is none."""
+        """The GPU that runs it; AcceleratorUnavailable if there is none."""
         driver = driver_of(self.runs_on.device_id)
         if driver is None:
             raise AcceleratorUnavailable(
@@ -36,7 +36,7 @@ class CompiledCuda(CompiledSteps):
         return driver
 
     def takes(self, array: DeviceArray) -> bool:
-        """Is it in the memory of this GPU, and where kernels may read several numbers at once?"""
+        """True if the array is in this GPU's memory and aligned for vector loads."""
         if not isinstance(array, CudaArray) or array.address % WIDEST:
             return False
         return array.driver is driver_of(self.runs_on.device_id)
@@ -60,15 +60,15 @@ class CompiledCuda(CompiledSteps):
         return CudaSession(steps, kernels, self.driver, weights, self._perf_count, records)
 
     def program(self) -> dict[str, Kernel]:
-        """The kernels by name, loaded by the driver."""
+        """Kernels by name, loaded by the driver."""
         if self._program is None:
             kernels = {step.kernel: step.shared for step in self.step_list.steps}
             self._program = self.driver.loaded([*self.all_binaries().values()], kernels)
         return self._program  # type: ignore[no-any-return]
 
     def check_code(self) -> None:
-        """Compile all sources now, so that the CUDA compiler complains here and not where the model runs; where there is a GPU,
-        too little memory is said here too."""
+        """Compile all sources now, so that errors of the CUDA compiler appear here and not at the first run; if there is a GPU,
+        also report too little memory."""
         driver = driver_of(self.runs_on.device_id)
         if driver is not None:
             with self._driver_errors():
@@ -76,12 +76,12 @@ class CompiledCuda(CompiledSteps):
         self.all_binaries()
 
     def all_binaries(self) -> dict[str, bytes]:
-        """The machine code by the digest of its source; what was imported came with all of it."""
+        """Machine code by digest of its source; an imported subgraph has all of it."""
         if not self.binaries and self.step_list.steps:
             code = cubins_of_all(self.step_list.sources, self.runs_on.machine.arch)
             self.binaries = {hashlib.sha256(source.encode()).hexdigest(): binary for source, binary in code.items()}
         return self.binaries
 
     def source_to_export(self) -> str:
-        """Nobody compiles it again: the machine code is for one architecture."""
+        """Empty: nothing is compiled again, because the machine code is for one architecture."""
         return ""

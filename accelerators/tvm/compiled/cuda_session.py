@@ -1,4 +1,4 @@
-"""A subgraph's place on one of NVIDIA's GPUs: its memory, its stream, and the calls of a run, recorded where they repeat."""
+"""The resources of a subgraph on an NVIDIA GPU: memory, a stream, and the calls of a run, recorded if they repeat."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from partita.accelerators.tvm.run.cuda_library import CudaError, call, created
 from partita.graph.types import Array, numpy_dtype
 
 RECORDED = 8
-"""The number of recorded runs that are kept: one for each set of addresses that arrays of the caller's have on the GPU."""
+"""Maximum number of recorded runs: one for each set of GPU addresses of the caller's arrays."""
 
 
 HOST, AT_HAND = 0, -1
-"""In the place of an address: a value of the host's, and one that is in the session's own memory already, or stays there."""
+"""Used in place of an address: a value on the host, and a value that is already in the session's own memory or stays there."""
 
 
 @attrs.frozen(slots=True)
 class _Run:
-    """What one run reads and writes."""
+    """Addresses that one run reads and writes."""
 
     inputs: tuple[int, ...]
-    """The addresses of the inputs that are on the GPU; else HOST, or AT_HAND for those that were sent before."""
+    """Addresses of inputs on the GPU; otherwise HOST, or AT_HAND for inputs that were sent before."""
     results: tuple[int, ...]
-    """The addresses of the results that are to be there; else HOST, or AT_HAND for those that are copied behind the run."""
+    """Addresses of results to be stored on the GPU; otherwise HOST, or AT_HAND for results that are copied after the run."""
     bound: tuple[tuple[int, int], ...]
-    """Addresses that kernels get in the place of pieces of memory."""
+    """Pairs of a memory block and the address that kernels get in its place."""
 
 
 class CudaSession:
-    """Pieces of memory with the weights in them, a stream of its own, and pinned memory for what comes and goes.
+    """Memory blocks that include the weights, a stream, and pinned memory for inputs and results.
 
-    Everything that a run does goes into the stream, and is waited for once, when it is finished."""
+    All calls of a run go into the stream; only the end of the run is waited for."""
 
     def __init__(
         self, steps: StepList, kernels: Mapping[str, Kernel], driver: CudaDriver, weights: Sequence[Array], measuring: bool,
@@ -63,7 +63,7 @@ class CudaSession:
         ends = [*((True, i) for i in range(given)), *((False, i) for i in range(len(steps.outputs)))] if measuring else []
         self._copy_events = {end: (driver.event(timed=True), driver.event(timed=True)) for end in ends}
         self._copied: list[tuple[bool, int]] = []
-        """The copies of the last run: is it an input's, and the number of the input or result."""
+        """Copies of the last run: True for an input, and the index of the input or result."""
         self._given = [_Passage(driver, slot) for slot in steps.inputs[:given]]
         self._made = [_Passage(driver, slot) for slot in steps.outputs]
         self._records = records
@@ -77,7 +77,7 @@ class CudaSession:
             self._wait()
 
     def send(self, number: int, array: Array) -> None:
-        """Let an input of the run that comes next go to the GPU."""
+        """Send an input of the next run to the GPU."""
         passage = self._given[number]
         with self._driver.current():
             np.copyto(passage.pinned, array)
@@ -86,9 +86,9 @@ class CudaSession:
         self._sent.add(number)
 
     def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
-        """Put a run into the stream. Kernels use arrays on the GPU where they are.
+        """Put a run into the stream. Kernels use arrays on the GPU in place.
 
-        Results that get new arrays on the GPU are copied there behind the run: so it is the one that was recorded."""
+        Results that get new arrays on the GPU are copied there after the run, so that the recorded run can be replayed."""
         slots = self._steps.outputs
         new = {i: self._room(slots[i]) for i, target in wanted.items() if isinstance(target, Destination)}
         targets = {i: target for i, target in wanted.items() if not isinstance(target, Destination)}
@@ -116,7 +116,7 @@ class CudaSession:
         ]
 
     def finish(self) -> list[Target]:
-        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+        """Results of the run that was begun, in the arrays and places given for them, if any."""
         results = self._results
         self.wait()
         for passage, result in zip(self._made, results, strict=True):
@@ -125,7 +125,7 @@ class CudaSession:
         return results
 
     def wait(self) -> None:
-        """Wait for all that is in the stream: the next run begins anew."""
+        """Wait for the stream; the next run begins anew."""
         self._sent, self._results = set(), []
         with self._driver.current():
             self._wait()
@@ -139,12 +139,12 @@ class CudaSession:
         return spent
 
     def copy_times(self) -> list[tuple[bool, int, float]]:
-        """Each copy of the last run between host and device, with its microseconds."""
+        """Copies of the last run between host and device, with their microseconds."""
         with self._driver.current():
             return [(*end, _microseconds(*self._copy_events[end])) for end in self._copied if end in self._copy_events]
 
     def _begin(self, run: _Run) -> None:
-        """Put the run into the stream: as it was recorded, where two in succession read and write the same addresses."""
+        """Put the run into the stream: recorded once two successive runs use the same addresses, and then replayed."""
         if run not in self._recorded and self._records and run == self._last:
             self._record(run)
         self._last = run
@@ -155,7 +155,7 @@ class CudaSession:
             self._queue(run)
 
     def _record(self, run: _Run) -> None:
-        """Have the driver note the calls of the run instead of making them. Where it cannot, they are made one by one."""
+        """Capture the calls of the run as a CUDA graph. If the driver cannot, later runs make their calls one by one."""
         try:
             graph = self._captured(run)
             try:
@@ -180,7 +180,7 @@ class CudaSession:
         return graph.value or 0
 
     def _queue(self, run: _Run) -> None:
-        """All copies and launches of a run, one behind the other."""
+        """Queue all copies and launches of a run, one after another."""
         stream, bound = self._stream.handle, dict(run.bound)
         for i, (passage, address) in enumerate(zip(self._given, run.inputs, strict=True)):
             if address == HOST:
@@ -206,7 +206,7 @@ class CudaSession:
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, int]) -> Iterator[None]:
-        """Inside, kernels that are launched have these addresses in the place of pieces of memory."""
+        """Inside, launched kernels get these addresses in place of memory blocks."""
         uses = [(self._launches[number], position, block) for number, position, block in uses_of(self._steps, bound)]
         try:
             for launch, position, block in uses:
@@ -230,7 +230,7 @@ class CudaSession:
 
     @contextmanager
     def _clocked(self, up: bool, number: int) -> Iterator[None]:
-        """Inside, one copy is queued, which is timed where runs are measured."""
+        """Inside, one copy is queued; it is timed if runs are measured."""
         events = self._copy_events.get((up, number), ())
         for event in events[:1]:
             call("cuEventRecord", event.handle, self._stream.handle)
@@ -239,7 +239,7 @@ class CudaSession:
             call("cuEventRecord", event.handle, self._stream.handle)
 
     def _wait_for_others(self) -> None:
-        """What other libraries still write to arrays that this run reads comes first."""
+        """Let the stream wait for writes of other libraries to arrays that this run reads."""
         call("cuEventRecord", self._arrived.handle, self._driver.arrival_stream())
         call("cuStreamWaitEvent", self._stream.handle, self._arrived.handle, 0)
 
@@ -254,7 +254,7 @@ def _microseconds(start: Owned, end: Owned) -> float:
 
 
 class _Passage:
-    """A value on its way between the host and the GPU. Its pinned memory is there once it is needed."""
+    """A value copied between the host and the GPU. Its pinned memory is allocated on first use."""
 
     def __init__(self, driver: CudaDriver, slot: Slot) -> None:
         self.slot = slot
@@ -263,12 +263,12 @@ class _Passage:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the value."""
+        """Size of the value in bytes."""
         return math.prod(self.slot.shape) * numpy_dtype(self.slot.dtype).itemsize
 
     @property
     def pinned(self) -> Array:
-        """The value in memory of the host's that does not move."""
+        """The value in pinned memory of the host."""
         if self._pinned is None:
             memory = self._driver.pinned(self.nbytes) if self.nbytes else np.empty(0, np.uint8)
             self._pinned = memory.view(numpy_dtype(self.slot.dtype)).reshape(self.slot.shape)
@@ -276,7 +276,7 @@ class _Passage:
 
 
 class _Launch:
-    """One launch with its arguments, as the driver reads them."""
+    """One launch with its arguments in the driver's form."""
 
     def __init__(self, function: int, step: Step, blocks: Sequence[int]) -> None:
         count = len(step.arguments)
@@ -287,12 +287,12 @@ class _Launch:
         self._sizes = function, *step.groups, *step.local, step.shared
 
     def begin(self, stream: int) -> None:
-        """Put it into the stream."""
+        """Queue it in the stream."""
         call("cuLaunchKernel", *self._sizes, stream, self._pointers, None)
 
 
 def _bits(number: Number) -> int:
-    """The number's bytes, in the first of eight."""
+    """Bit pattern of the number, padded to eight bytes."""
     return int.from_bytes(np.array(number.value, numpy_dtype(number.dtype)).tobytes(), "little")
 
 

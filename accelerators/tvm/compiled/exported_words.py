@@ -1,4 +1,4 @@
-"""What an exported subgraph says of itself in words: its launches, and what its outputs and its weights are."""
+"""Description of an exported subgraph: its launches, and the sources of its outputs and weights."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from partita.graph.types import Array
 
 @attrs.frozen(slots=True, eq=False)
 class ExportedWords:
-    """The words, read and checked against the weights that came with them."""
+    """The description, parsed and checked against the weights that came with it."""
 
     launches: tuple[Launch, ...]
     weights: tuple[Array, ...]
-    """The constants that the kernels read."""
+    """Constants that the kernels read."""
     outputs: tuple[int | Array, ...]
-    """The source of each output, as in `Assembled`."""
+    """Source of each output, as in `Assembled`."""
     checks: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def read_words(words: Mapping[str, Any], weights: Sequence[Array], where: str) -> ExportedWords:
-    """What the words say; AcceleratorError for words of another form, or about other weights."""
+    """The parsed description; AcceleratorError if its form is unknown or it is for other weights."""
     try:
         needed, origins = int(words["weights"]), list(words["outputs"])
         launches = tuple(map(Launch.of, words["launches"]))

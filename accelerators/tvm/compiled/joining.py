@@ -1,8 +1,8 @@
-"""Concatenations that take no launch: what they join is written where the whole stands.
+"""Concatenations without a launch: their inputs are written directly into the result.
 
-Where only dimensions of one come before the axis, as with the channels of a single picture, each input is one piece of the
-result. So it gets its memory there, and the kernel that makes it writes it there. A result may be joined in turn, as layer after
-layer of a DenseNet: then all stand in the last one."""
+If all dimensions before the axis are 1, as for the channels of a single image, each input is a contiguous part of the result. So
+it gets its memory there, and the kernel that computes it writes it there. A result may be an input of another concatenation, as
+in DenseNet's layers: then all are parts of the last one."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from partita.accelerators.tvm.sizes.extent import Size
 
 @attrs.frozen(slots=True)
 class Joint:
-    """A concatenation, with values by their numbers."""
+    """A concatenation; values are given by their numbers."""
 
     inputs: tuple[int, ...]
-    """What it joins, in order."""
+    """The concatenated values, in order."""
     whole: int
-    """What it makes."""
+    """The result."""
 
 
 @attrs.frozen(slots=True)
 class Inside:
-    """A value whose memory is a part of another one's."""
+    """A value whose memory is a part of another value's memory."""
 
     value: int
     whole: int
-    """The other one, which is inside none."""
+    """The other value, which is not inside a further one."""
     first: int
-    """Where it begins there, in bytes."""
+    """Offset of the value in bytes."""
 
 
 def order_of(body: Body) -> tuple[int, ...] | None:
-    """The numbers of the body's inputs, in the order in which they stand behind each other in its result; None where it is not a
-    concatenation that has each of them in one piece."""
+    """Indices of the body's inputs in the order in which its result concatenates them; None if it is not a concatenation whose
+    inputs are all contiguous in the result."""
     node = body.ops[0]
     if len(body.ops) != 1 or node.op != "Concat" or node.domain:
         return None
@@ -53,10 +53,10 @@ def order_of(body: Body) -> tuple[int, ...] | None:
 def joined(
     joints: Mapping[int, Joint], sizes: Sequence[Size], fixed: Collection[int], alignment: int
 ) -> tuple[set[int], tuple[Inside, ...]]:
-    """The numbers of the calls that need no launch, and the values that are then parts of others.
+    """Numbers of the calls that need no launch, and the values that become parts of others.
 
-    A value is part of one other. The fixed ones, which come from outside and go there, have memory of their own; so has what
-    would not begin at a multiple of the alignment. Linear."""
+    A value is part of one other. Fixed values, the subgraph's inputs and outputs, have memory of their own; so do values that
+    would not be aligned. Linear."""
     dropped, inside = set[int](), dict[int, tuple[int, int]]()
     for call, joint in joints.items():
         firsts = _firsts([sizes[value] for value in joint.inputs], alignment)
@@ -65,15 +65,14 @@ def joined(
             dropped.add(call)
             inside.update({value: (joint.whole, first) for value, first in zip(joint.inputs, firsts, strict=True)})
     placed: dict[int, Inside] = {}
-    for value, (whole, first) in reversed(inside.items()):  # The wholes that are parts themselves come before their own parts.
+    for value, (whole, first) in reversed(inside.items()):  # Results that are parts themselves come before their own parts.
         outer = placed.get(whole)
         placed[value] = Inside(value, whole, first) if outer is None else Inside(value, outer.whole, outer.first + first)
     return dropped, tuple(placed.values())
 
 
 def _firsts(sizes: Sequence[Size], alignment: int) -> list[int] | None:
-    """Where values of so many bytes begin, one behind the other; None where one would begin elsewhere than it may, or takes none
-    or a number of bytes that is not known."""
+    """Byte offsets of values of these sizes in a row; None if one would not be aligned, or if a size is 0 or dynamic."""
     firsts, total = list[int](), 0
     for size in sizes:
         if not isinstance(size, int) or size == 0 or total % alignment:

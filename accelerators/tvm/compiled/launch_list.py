@@ -1,4 +1,4 @@
-"""A subgraph as a list of launches over memory that is planned beforehand."""
+"""A subgraph as a list of launches with statically planned memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Slot:
     """A value in the device's memory."""
 
     block: int
-    """The number of the piece of memory that it is in."""
+    """Index of the memory block that holds it."""
     shape: tuple[int, ...]
     dtype: str
 
 
 @attrs.frozen(slots=True)
 class Part:
-    """A value inside a piece of memory, beside others."""
+    """A value inside a memory block, beside others."""
 
     block: int
-    """The number of the piece."""
+    """Index of the block."""
     first: int
-    """Where it begins there, in bytes."""
+    """Offset in the block in bytes."""
     bytes: int
 
 
@@ -35,41 +35,41 @@ class Step:
     """One launch on a GPU."""
 
     number: int
-    """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
+    """Number of the TensorIR kernel that it belongs to, in the order in which they run."""
     kernel: str
     arguments: tuple[int | Number, ...]
-    """Pieces of memory and, numbered behind them all, parts of them; or numbers."""
+    """Indices of memory blocks, then of parts (numbered after all blocks); or numbers."""
     groups: tuple[int, int, int]
     local: tuple[int, int, int]
     shared: int = 0
-    """The bytes of memory that a group shares, besides what the source states."""
+    """Bytes of dynamic shared memory of a group, in addition to what the source declares."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class StepList:
-    """A subgraph as launches one after the other."""
+    """A subgraph as consecutive launches."""
 
     sources: tuple[str, ...]
     """OpenCL C or CUDA of all kernels, each text a program of its own."""
     blocks: tuple[int, ...]
-    """The bytes of each piece of memory."""
+    """Size of each memory block in bytes."""
     inputs: tuple[Slot, ...]
-    """Where the inputs go, then the weights."""
+    """Memory of the inputs, then of the weights."""
     outputs: tuple[Slot, ...]
-    """Where the results are."""
+    """Memory of the results."""
     steps: tuple[Step, ...]
     parts: tuple[Part, ...] = ()
-    """What stands inside of pieces; no piece of an input or of a result has parts."""
+    """Values inside memory blocks; blocks of inputs and results have no parts."""
 
     @property
     def source(self) -> str:
-        """All of it as one text."""
+        """All sources as one text."""
         return "\n".join(self.sources)
 
 
 def planned(sizes: Sequence[int], calls: Sequence[Sequence[int]], kept: Sequence[int]) -> tuple[dict[int, int], list[int]]:
-    """The piece of memory of each value that is used, and the bytes of each piece. A value takes the smallest piece that is free
-    and large enough, but none of twice its size; the kept ones share with nobody."""
+    """Memory block of each value that is used, and the size of each block in bytes. A value takes the smallest free block that is
+    large enough and at most twice its size; kept values share their block with none."""
     last = {value: i for i, values in enumerate(calls) for value in values}
     blocks, pieces, free, whole = dict[int, int](), list[int](), list[int](), set(kept)
 

@@ -1,4 +1,4 @@
-"""A compiled subgraph that an OpenCL device runs."""
+"""A compiled subgraph that runs on an OpenCL device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partita.graph.types import Array, numpy_dtype
 
 
 class CompiledOpenCl(CompiledSteps):
-    """A subgraph for any OpenCL driver, which builds its source."""
+    """A subgraph for any OpenCL driver; the driver builds its source."""
 
     @property
     def driver(self) -> Driver:
@@ -27,7 +27,7 @@ class CompiledOpenCl(CompiledSteps):
         return drivers()[self.runs_on.device_id]
 
     def takes(self, array: DeviceArray) -> bool:
-        """Is it in the memory of this device, for which kernels of this context are made?"""
+        """True if the array is in this device's OpenCL context, where kernels can use it."""
         return isinstance(array, OpenClArray) and array.buffer.context == self.driver.context
 
     @contextmanager
@@ -45,7 +45,7 @@ class CompiledOpenCl(CompiledSteps):
         return put(self.driver, weight)
 
     def program(self) -> Any:
-        """The program, built by the driver here."""
+        """The program, built by this device's driver."""
         if self._program is None:
             driver, steps = self.driver, self.step_list
             program = driver.program(steps.source, self.binaries.get(driver.identity))
@@ -56,25 +56,25 @@ class CompiledOpenCl(CompiledSteps):
         return self._program
 
     def check_code(self) -> None:
-        """Build the program now, so that the driver complains here and not where the model runs; so of too little memory."""
+        """Build the program now, so that errors of the driver, or too little memory, appear here and not at the first run."""
         self.driver.check_memory(self.step_list.blocks)
         if self.step_list.steps:
             self.program()
 
     def all_binaries(self) -> dict[str, bytes]:
-        """The built programs by driver, that of the driver here among them."""
+        """Built programs by driver, including this device's driver."""
         if not self.step_list.steps:
             return self.binaries
         (binary,) = self.program().get_info(opencl().program_info.BINARIES)
         return {**self.binaries, self.driver.identity: binary}
 
     def source_to_export(self) -> str:
-        """Another driver builds it from the source."""
+        """The source, which any other driver can build."""
         return self.step_list.source
 
 
 class _Session:
-    """A queue, memory of its own, and a kernel object for each launch, which holds its arguments for good."""
+    """A queue, memory of its own, and for each launch a kernel object that keeps its arguments."""
 
     def __init__(self, steps: StepList, program: Any, driver: Driver, weights: Sequence[Array], measuring: bool) -> None:
         cl = opencl()
@@ -86,9 +86,9 @@ class _Session:
         self._launches = [self._launch(program, step) for step in steps.steps]
         self._events: list[Any] = []
         self._copies: list[tuple[bool, int, Any]] = []
-        """The copies of the run that is queued: is it an input's, the number of the input or result, the event."""
+        """Copies of the queued run: True for an input, the index of the input or result, the event."""
         self._timed: list[tuple[bool, int, Any]] = []
-        """Those of the last run, where it is measured."""
+        """Copies of the last run, if it is measured."""
         self._measuring = measuring
         self._sent: set[int] = set()
         self._results: list[Target] = []
@@ -106,16 +106,15 @@ class _Session:
         return kernel, tuple(g * n for g, n in zip(step.groups, step.local, strict=True)), step.local
 
     def send(self, number: int, array: Array) -> None:
-        """Let an input of the run that comes next go to the device."""
+        """Send an input of the next run to the device."""
         self._copies.append((True, number, self._write(self._inputs[number], array)))
         self._queue.flush()
         self._sent.add(number)
 
     def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
-        """Queue a run. Kernels read and write arrays on the device where they are: for this run alone they are arguments in the
-        place of blocks.
+        """Queue a run. Kernels use arrays on the device in place: for this run alone they replace memory blocks as arguments.
 
-        Until it is finished the events of the copies are held: one that is let go waits for its copy, because it keeps the host's
+        The events of the copies are kept until the run is finished: releasing one waits for its copy, because it keeps the host's
         memory."""
         enqueue, queue, slots = opencl().enqueue_nd_range_kernel, self._queue, self._steps.outputs
         targets = {i: self._room(slots[i]) if isinstance(target, Destination) else target for i, target in wanted.items()}
@@ -132,13 +131,13 @@ class _Session:
         queue.flush()
 
     def finish(self) -> list[Target]:
-        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+        """Results of the run that was begun, in the arrays and places given for them, if any."""
         results = self._results
         self.wait()
         return results
 
     def wait(self) -> None:
-        """Wait for all that is queued: the next run begins anew."""
+        """Wait for the queue; the next run begins anew."""
         self._queue.finish()
         self._timed = self._copies if self._measuring else []
         self._sent, self._copies, self._results = set(), [], []
@@ -149,7 +148,7 @@ class _Session:
 
     @contextmanager
     def _arguments(self, bound: Mapping[int, Any]) -> Iterator[None]:
-        """Inside, kernels that are launched have these buffers in the place of blocks."""
+        """Inside, launched kernels get these buffers in place of memory blocks."""
         arguments = [(self._launches[number][0], i, block) for number, i, block in uses_of(self._steps, bound)]
         try:
             for kernel, i, block in arguments:
@@ -163,7 +162,7 @@ class _Session:
         return self._copied(self._blocks[slot.block], np.asarray(array, order="C"))
 
     def _copied(self, target: Any, source: Any) -> Any:
-        """The event of a copy that is queued; None where there is nothing to copy."""
+        """Event of a queued copy; None if there is nothing to copy."""
         ends = [_end_of_copy(end) for end in (target, source)]
         arrays = [end for end in (target, source) if isinstance(end, (np.ndarray, OpenClArray))]
         if ends[0] is ends[1] or any(not array.nbytes for array in arrays):
@@ -179,7 +178,7 @@ class _Session:
         return spent
 
     def copy_times(self) -> list[tuple[bool, int, float]]:
-        """Each copy of the last run between host and device, with its microseconds."""
+        """Copies of the last run between host and device, with their microseconds."""
         return [(up, number, _microseconds(event)) for up, number, event in self._timed if event is not None]
 
 
@@ -188,7 +187,7 @@ def _microseconds(event: Any) -> float:
 
 
 def _end_of_copy(end: Any) -> Any:
-    """One end of a copy as pyopencl takes it: a buffer, or the host's memory whatever its element type."""
+    """One end of a copy as pyopencl takes it: a buffer, or the host's memory as bytes."""
     if isinstance(end, OpenClArray):
         return end.buffer
     return as_bytes(end) if isinstance(end, np.ndarray) else end

@@ -1,5 +1,5 @@
-"""A subgraph as a list of launches whose sizes follow from those of its inputs: the list for a size is made when it comes, and
-nothing is compiled for it."""
+"""A subgraph as a list of launches whose sizes depend on those of its inputs. The list for new sizes is made when they first
+occur, without compiling anything."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from partita.accelerators.tvm.sizes.extent import Extent, Size, symbol, value_of
 
 @attrs.frozen(slots=True)
 class OpenSlot:
-    """A value that goes in or comes out."""
+    """An input, weight or result."""
 
     value: int
-    """Its number."""
+    """Number of the value."""
     shape: tuple[Size, ...]
     dtype: str
 
     def at(self, blocks: Mapping[int, int], sizes: Mapping[str, int]) -> Slot:
-        """Where it is in a call."""
+        """Its shape and memory in a call."""
         return Slot(blocks[self.value], tuple([value_of(size, sizes) for size in self.shape]), self.dtype)
 
 
@@ -34,17 +34,17 @@ class OpenStep:
     """One launch."""
 
     number: int
-    """The number of the kernel of TensorIR that it belongs to, in the order in which they run."""
+    """Number of the TensorIR kernel that it belongs to, in the order in which they run."""
     kernel: str
     arguments: tuple[int | Number, ...]
-    """Values by their numbers, or numbers that follow from sizes."""
+    """Numbers of values, or scalars that depend on sizes."""
     groups: tuple[Formula, Formula, Formula]
     local: tuple[int, int, int]
     shared: int = 0
-    """The bytes of memory that a group shares, besides what the source states."""
+    """Bytes of dynamic shared memory of a group, in addition to what the source declares."""
 
     def at(self, blocks: Mapping[int, int], sizes: Mapping[str, int]) -> Step:
-        """The launch in a call."""
+        """The launch for the sizes of a call."""
         arguments = tuple([
             attrs.evolve(argument, value=number_at(argument.value, sizes)) if isinstance(argument, Number) else blocks[argument]
             for argument in self.arguments
@@ -55,37 +55,37 @@ class OpenStep:
 
 @attrs.frozen(slots=True, eq=False)
 class OpenSteps:
-    """A subgraph as launches one after the other, for any size."""
+    """A subgraph as consecutive launches, for any size."""
 
     sources: tuple[str, ...]
     """OpenCL C or CUDA of all kernels, each text a program of its own."""
     sizes: tuple[Size, ...]
-    """The bytes of each value."""
+    """Size of each value in bytes."""
     calls: tuple[tuple[int, ...], ...]
-    """The values that each kernel reads and writes, in the order in which they run; of those inside of others, these."""
+    """Values that each kernel reads and writes, in the order in which kernels run; for a value inside another, that other."""
     inputs: tuple[OpenSlot, ...]
-    """What goes in, then the weights."""
+    """The inputs, then the weights."""
     outputs: tuple[OpenSlot, ...]
     """The results."""
     steps: tuple[OpenStep, ...]
     inside: tuple[Inside, ...] = ()
-    """The values that are parts of others."""
+    """Values that are parts of others."""
 
     blocks = ()
-    """The memory is planned for each size."""
+    """Empty: the memory is planned for each size."""
 
     @property
     def source(self) -> str:
-        """All of it as one text."""
+        """All sources as one text."""
         return "\n".join(self.sources)
 
     @property
     def is_open(self) -> bool:
-        """Does one of its sizes follow from others?"""
+        """True if one of its sizes is symbolic."""
         return any(isinstance(size, Extent) for size in self.sizes)
 
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-        """Each symbol's value in a call with inputs of these shapes."""
+        """Value of each symbol in a call with inputs of these shapes."""
         sizes: dict[str, int] = {}
         for slot, shape in zip(self.inputs, shapes, strict=False):
             for stated_size, size in zip(slot.shape, shape, strict=True):
@@ -96,8 +96,8 @@ class OpenSteps:
         return sizes
 
     def at(self, sizes: Mapping[str, int], elsewhere: Sequence[int] = ()) -> StepList:
-        """The launches for these values of the symbols. The inputs of the numbers `elsewhere` are arrays on the device in every
-        run, and need no memory of their own."""
+        """The launches for these values of the symbols. Inputs with indices in `elsewhere` are arrays on the device in every run,
+        and need no memory of their own."""
         needed = [max(1, value_of(size, sizes)) for size in self.sizes]
         for number in elsewhere:
             needed[self.inputs[number].value] = 1
@@ -111,7 +111,7 @@ class OpenSteps:
 
 
 def stated(expression: Any) -> Size:
-    """A size as a function of Relax states it, as the graph says it."""
+    """A size in a Relax function as a size of the graph."""
     kind = type(expression).__name__
     if kind == "Var":
         return symbol(str(expression.name))

@@ -1,4 +1,4 @@
-"""Launches for any size as words, and back."""
+"""Serialization of launches for any size as JSON values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.accelerators.tvm.sizes.extent import Extent, Size
 
 
 def written_open(steps: OpenSteps) -> dict[str, Any]:
-    """What an export says of the launches."""
+    """Description of the launches for an export."""
     return {
         "sizes": [_written(size) for size in steps.sizes],
         "calls": steps.calls,
@@ -34,7 +34,7 @@ def written_open(steps: OpenSteps) -> dict[str, Any]:
 
 
 def read_open(words: Mapping[str, Any]) -> OpenSteps:
-    """The launches that the words say; ValueError, TypeError, KeyError or IndexError for other words."""
+    """The launches of a description; ValueError, TypeError, KeyError or IndexError if it is malformed."""
     inputs, outputs = (
         tuple([OpenSlot(int(value), tuple(map(_size, shape)), str(dtype)) for value, shape, dtype in slots])
         for slots in words["values"]

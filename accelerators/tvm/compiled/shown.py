@@ -1,4 +1,4 @@
-"""One kernel of a compiled subgraph, to look at."""
+"""A kernel of a compiled subgraph, for inspection."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from partita.graph.graph import Graph
 
 @attrs.frozen(slots=True, eq=False)
 class Origin:
-    """What a kernel was made from."""
+    """Sources of a kernel."""
 
     body: Body
-    """The body of its second-level call, without the weights."""
+    """Body of its second-level call, without the weights."""
     built: Built
-    """The loops and the machine code of the body."""
+    """Lowered loops and machine code of the body."""
     symbol: str
-    """The kernel's name among those of the body."""
+    """Name of the kernel among those of the body."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Kernel:
-    """A kernel that runs, and the ops that it comes from."""
+    """A kernel that runs, and the ops that it computes."""
 
     name: str
-    """The second-level call."""
+    """Name of the second-level call."""
     symbol: str
-    """The kernel's own name; calls of one structure share it."""
+    """Name of the kernel; calls of equal structure share it."""
     nodes: tuple[str, ...]
-    """The ops that it computes."""
+    """Names of the ops that it computes."""
     schedule: str
-    """The kernel of ours, or the rule, that made its loops."""
+    """Name of our kernel, or of the rule, that made its loops."""
     types: str
-    """The element types of what it reads and stores: "bfloat16 -> float32"; one alone where all are the same."""
+    """Element types that it reads and stores, as "bfloat16 -> float32"; a single type if all are the same."""
     why_wide: str
-    """Why it computes in float32, where less was asked for; else empty."""
+    """Why it computes in float32 although a narrower type was requested; else empty."""
     machine: Machine
-    """The target that it was compiled for."""
+    """The machine that it was compiled for."""
     _origin: Callable[[], Origin]
 
     @property
@@ -52,7 +52,7 @@ class Kernel:
 
     @property
     def text(self) -> str:
-        """The loops as they were written; of a kernel that TVM scheduled, its own text."""
+        """The loops in our kernel language; for a kernel that TVM scheduled, TVM's text."""
         from partita.accelerators.tvm.lower.lowering import own_draft
 
         draft = own_draft(self._origin().body, self.machine)
@@ -72,5 +72,5 @@ class Kernel:
 
     @property
     def assembly(self) -> str:
-        """The machine's own language: assembly, or PTX; of OpenCL, whose drivers have one each, the source."""
+        """Assembly, or PTX; for OpenCL the source, because each driver has its own assembly."""
         return self.source if self.machine.kind != "cuda" else ptx(self.source, self.machine.arch)

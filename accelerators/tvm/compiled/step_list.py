@@ -1,5 +1,5 @@
-"""Kernels put together without TVM's virtual machine: a list of launches over memory that is planned beforehand, or, where sizes
-are not known, for each size when it comes."""
+"""Kernels assembled without TVM's virtual machine: a list of launches with statically planned memory. With dynamic sizes, the
+memory is planned at run time for each size."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def assemble_steps(lifted: Lifted, bodies: Mapping[Node, tuple[Body, Built]], ma
 
 
 class StepAssembly(Assembly):
-    """Reads the launches off the function that the virtual machine would run."""
+    """Makes launches from the function that the virtual machine would run."""
 
     def link(self) -> StepList | OpenSteps:
-        """The launches; what needs none is no step any more."""
+        """The launches; concatenations without a launch are removed from `steps`."""
         codes = {name: built.library for _, built in self.bodies.values() for name in built.lowered.symbols.values()}
         reader = _Reader(codes, self._orders(), self.machine.gpu.alignment)
         steps = reader.run(self.builder.get()["main"])
@@ -46,7 +46,7 @@ class StepAssembly(Assembly):
         return steps
 
     def _orders(self) -> dict[str, tuple[int, ...]]:
-        """The kernels of concatenations that have each input in one piece, with the order of these."""
+        """Input order of each concatenation kernel whose inputs are contiguous in its result, by kernel."""
         orders: dict[str, tuple[int, ...]] = {}
         for body, built in self.bodies.values():
             symbols, order = [*built.lowered.symbols.values()], order_of(body)
@@ -57,37 +57,37 @@ class StepAssembly(Assembly):
 
 @attrs.frozen(slots=True, eq=False)
 class _Value:
-    """A value before it has memory."""
+    """A value before its memory is planned."""
 
     number: int
-    """Views of one value share it."""
+    """Number of the value; views of one value share it."""
     shape: tuple[Size, ...]
     dtype: str
 
     @property
     def size(self) -> Size:
-        """Its bytes."""
+        """Size in bytes."""
         bits: Size = tvm().DataType(self.dtype).bits
         return reduce(mul, self.shape, bits) // 8
 
 
 @attrs.frozen(slots=True)
 class _Stated:
-    """An argument of a kernel that is a size."""
+    """A kernel argument that is a size."""
 
     size: Size
 
 
 @attrs.frozen(slots=True)
 class _Call:
-    """One run of a kernel of TensorIR."""
+    """One run of a TensorIR kernel."""
 
     symbol: str
-    """The kernel."""
+    """Name of the kernel."""
     arguments: tuple[int | _Stated, ...]
-    """What it takes and makes: values by their numbers, and sizes."""
+    """Inputs and results by their numbers, and sizes."""
     scratch: tuple[int, ...]
-    """The memory that it needs besides, as values."""
+    """Scratch memory, as numbers of values."""
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ class _Call:
         return (*[argument for argument in self.arguments if isinstance(argument, int)], *self.scratch)
 
     def given(self, launch: Launch) -> tuple[int | Number, ...]:
-        """The arguments of one of its launches."""
+        """Arguments of one of its launches."""
         return tuple([
             self._memory(argument.number) if isinstance(argument, Memory)
             else attrs.evolve(argument, value=with_arguments(argument.value, self._sizes))
@@ -103,7 +103,7 @@ class _Call:
         ])
 
     def groups(self, launch: Launch) -> tuple[Formula, Formula, Formula]:
-        """The work-groups of one of its launches."""
+        """Number of work-groups of one of its launches."""
         x, y, z = (with_arguments(count, self._sizes) for count in launch.groups)
         return x, y, z
 
@@ -118,21 +118,21 @@ class _Call:
 
 
 class _Reader:
-    """Follows the bindings of a Relax function."""
+    """Interprets the bindings of a Relax function."""
 
     def __init__(self, codes: Mapping[str, Any], orders: Mapping[str, Sequence[int]], alignment: int) -> None:
-        """`orders` are the kernels that join their arguments in this order; parts begin at multiples of the alignment."""
+        """`orders` has the input order of each concatenation kernel; parts of values are aligned to `alignment` bytes."""
         self.codes, self.orders, self.alignment = codes, orders, alignment
         self.values: dict[Any, Any] = {}
-        """By variable: a value, or a list of those of a tuple."""
+        """Value of each variable, or a list of values for a tuple."""
         self.sizes: list[Size] = []
-        """The bytes of each value."""
+        """Size of each value in bytes."""
         self.calls: list[_Call] = []
-        """The kernels that run."""
+        """Kernel runs in order."""
         self.joints: dict[int, Joint] = {}
-        """Those of them that join values, by their numbers."""
+        """Concatenations among the calls, by index of the call."""
         self.dropped: set[int] = set()
-        """Those of them that need no launch, since what they join is written where it belongs."""
+        """Indices of the calls that need no launch, because their inputs are written directly into the result."""
 
     def run(self, function: Any) -> StepList | OpenSteps:
         """The launches of the function."""

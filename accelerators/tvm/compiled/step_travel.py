@@ -1,4 +1,4 @@
-"""Subgraphs for GPUs as bytes: how they are launched, and the programs that were built of their source."""
+"""Serialization of subgraphs for GPUs: their launches, and the programs built of their source."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(
     perf_count: bool,
     compile_again: Callable[[], CompiledSteps],
 ) -> CompiledSteps:
-    """The subgraph that `export` wrote. Nothing of it is built before it is asked for."""
+    """The subgraph that `export` wrote. Nothing of it is built before it is needed."""
     where = f"subgraph {graph.name!r}"
     words, binaries = _taken_apart(data, where)
     said = read_words(words, weights, where)
@@ -99,7 +99,7 @@ def read(
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """The words, and the built programs by what tells one from another."""
+    """The description, and the built programs by driver or digest."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
@@ -131,8 +131,8 @@ def _size(written: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> None:
-    """AcceleratorError if a value does not fit into its memory, stands for another type than the body's or the weight's, or is
-    an output that there is not."""
+    """AcceleratorError if a value does not fit its memory, differs in type from the body's input or the weight, or is an output
+    that does not exist."""
     types = [node[0].type for node in graph.inputs]
     wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
     wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
@@ -150,8 +150,8 @@ def _check(steps: StepList, said: ExportedWords, graph: Graph, where: str) -> No
 
 
 def _check_open(steps: OpenSteps, said: ExportedWords, graph: Graph, where: str) -> None:
-    """AcceleratorError if a launch uses a value that there is not, or if an input is of another type than the body's or the
-    weight's, or an output is none that there is."""
+    """AcceleratorError if a launch uses a value that does not exist, an input differs in type from the body's or the weight's, or
+    an output does not exist."""
     types = [node[0].type for node in graph.inputs]
     wanted = [(t.dtype, t.shape) if isinstance(t, TensorType) else None for t in types]
     wanted += [(str(weight.dtype), tuple(weight.shape)) for weight in said.weights]
@@ -174,7 +174,7 @@ def _size_of(slot: OpenSlot) -> Size:
 
 
 def _is_within(part: Inside, sizes: Sequence[Size]) -> bool:
-    """Does the part end where the whole does, or before?"""
+    """True if the part lies within the whole."""
     own, whole = sizes[part.value], sizes[part.whole]
     return isinstance(own, int) and isinstance(whole, int) and 0 <= part.first <= whole - own
 

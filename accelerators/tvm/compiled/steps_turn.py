@@ -1,4 +1,4 @@
-"""One run of a GPU's subgraph, asked for part by part."""
+"""One run of a GPU's subgraph, step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StepsTurn(Turn):
-    """Whoever opens it has taken the subgraph's lock; `release` gives it back once the turn is over."""
+    """A turn whose creator holds the subgraph's lock; `release` releases it at the end of the turn."""
 
     def __init__(self, compiled: CompiledSteps, release: Callable[[], None]) -> None:
         self._compiled = compiled
@@ -26,13 +26,13 @@ class StepsTurn(Turn):
             session.send(number, array)
 
     def begin(self, inputs: Sequence[Any], out: Sequence[Any] | None) -> None:
-        """Queue all the rest."""
+        """Queue everything else of the run."""
         with self._working(inputs) as session:
             session.begin(self._compiled.with_weights(inputs), self._compiled.targets(out))
         self._inputs = inputs
 
     def finish(self) -> Sequence[Any]:
-        """Wait for the queue."""
+        """Wait for the queue and return the outputs."""
         with self._working() as session:
             results = session.finish()
             self._compiled.note_times(session)
@@ -40,7 +40,7 @@ class StepsTurn(Turn):
         return self._compiled.outputs(results, self._inputs)
 
     def give_up(self) -> None:
-        """Wait for the queue, whatever comes of it."""
+        """Wait for the queue and ignore errors."""
         if self._release is not None:
             with suppress(Exception), self._working() as session:
                 session.wait()
@@ -48,7 +48,7 @@ class StepsTurn(Turn):
 
     @contextmanager
     def _working(self, inputs: Sequence[Any] | None = None) -> Iterator[Session]:
-        """The subgraph's session. An error ends the turn."""
+        """Session of the subgraph. An error ends the turn."""
         try:
             with self._compiled.working(inputs) as session:
                 yield session

@@ -24,36 +24,36 @@ from partita.accelerators.tvm.compiled.subgraph import CompiledTvm, Launch, Runs
 from partita.graph.types import Array
 
 KEPT = 8
-"""The number of sizes whose memory on the device is kept."""
+"""Maximum number of sizes whose memory on the device is kept."""
 
 Shapes = tuple[tuple[int, ...], ...]
-"""The sizes of all inputs."""
+"""Shapes of all inputs."""
 
 
 class Session(Protocol):
-    """A subgraph's place on a device: its memory, with the weights, and all that its launches need."""
+    """Resources of a subgraph on a device: memory that includes the weights, and all that its launches need."""
 
     def send(self, number: int, array: Array) -> None:
-        """Let an input of the run that comes next go to the device."""
+        """Send an input of the next run to the device."""
 
     def begin(self, inputs: Sequence[Any], wanted: Mapping[int, Wanted]) -> None:
-        """Have a run's copies and launches queued, all but the inputs that were sent."""
+        """Queue the copies and launches of a run, except for inputs that were sent before."""
 
     def finish(self) -> list[Target]:
-        """The results of the run that was begun, in the arrays and places meant for them where there are any."""
+        """Results of the run that was begun, in the arrays and places given for them, if any."""
 
     def wait(self) -> None:
-        """Wait for all that is queued: the next run begins anew."""
+        """Wait for all queued calls; the next run begins anew."""
 
     def times(self) -> dict[int, float]:
         """Microseconds of each kernel of the last run."""
 
     def copy_times(self) -> list[tuple[bool, int, float]]:
-        """Each copy of the last run between host and device: true for an input, its number or the result's, microseconds."""
+        """Copies of the last run between host and device: True for an input, the index of the input or result, microseconds."""
 
 
 class CompiledSteps(CompiledTvm):
-    """A subgraph in a GPU's memory: weights stay there, and launches are queued one behind the other, one run at a time."""
+    """A subgraph on a GPU: weights stay in its memory, launches are queued in order, and one run is active at a time."""
 
     def __init__(
         self,
@@ -66,23 +66,23 @@ class CompiledSteps(CompiledTvm):
         super().__init__(assembled, launches, origins, runs_on, perf_count)
         self.overlaps = isinstance(self.step_list, StepList)
         self.binaries: dict[str, bytes] = {}
-        """The built programs that came with it, by what tells one from another."""
+        """Built programs that came with it, by driver or digest."""
         self._program: Any = None
         self._sessions: OrderedDict[Shapes, Session] = OrderedDict()
-        """The place for each size, that of the last run at the end; () where all sizes are known."""
+        """Session for each set of input shapes, most recently used last; key () if all sizes are static."""
         self._resident: list[Any] | None = None
-        """The weights on the device, where the sessions of all sizes share them."""
+        """Weights on the device, shared by the sessions of all sizes."""
         self._keeps_memory = True
-        """Does the memory on the device stay for the next run?"""
+        """True if the memory on the device stays for the next run."""
 
     @property
     def step_list(self) -> StepList | OpenSteps:
-        """What the device does."""
+        """The launches on the device."""
         return self._assembled.executable  # type: ignore[no-any-return]
 
     @abstractmethod
     def all_binaries(self) -> dict[str, bytes]:
-        """The built programs, those for the device here among them."""
+        """The built programs, including those for this device."""
 
     @abstractmethod
     def source_to_export(self) -> str:
@@ -97,10 +97,10 @@ class CompiledSteps(CompiledTvm):
 
     @abstractmethod
     def _driver_errors(self) -> AbstractContextManager[None]:
-        """Inside, what the driver complains of is a RunError."""
+        """Inside, errors of the driver become RunError."""
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The outputs, copied from the device: straight into the arrays of `out` where there are any."""
+        """The outputs, copied from the device: directly into the arrays of `out` if given."""
         with self._lock:
             turn = StepsTurn(self, _nothing)
             try:
@@ -110,14 +110,14 @@ class CompiledSteps(CompiledTvm):
                 turn.give_up()
 
     def turn(self, waits: bool = True) -> StepsTurn | None:
-        """The next turn to run it; None if another has its turn and that is not to be waited for."""
+        """The next turn to run it; None if another turn is active and `waits` is False."""
         lock = self._lock
         return StepsTurn(self, lock.release) if lock.acquire(blocking=waits) else None
 
     @contextmanager
     def working(self, inputs: Sequence[Any] | None = None) -> Iterator[Session]:
-        """The session for these inputs, or that of the run which was begun, while the lock is held. After an error the next run
-        begins anew: a queue that failed may stay so."""
+        """The session for these inputs, or of the run that was begun, while the lock is held. After an error the next run begins
+        anew, because a failed queue may stay so."""
         try:
             with self._driver_errors():
                 yield self._session_for(inputs)
@@ -126,7 +126,7 @@ class CompiledSteps(CompiledTvm):
             raise
 
     def _session_for(self, inputs: Sequence[Any] | None) -> Session:
-        """That of the inputs' sizes, where those are not known when it is compiled: the last ones that came have theirs still."""
+        """The session; with dynamic sizes, the one for these input shapes, if it is still kept, else a new one."""
         steps, shapes = self.step_list, Shapes()
         if isinstance(steps, OpenSteps):
             shapes = next(reversed(self._sessions)) if inputs is None else tuple([tuple(array.shape) for array in inputs])
@@ -140,7 +140,7 @@ class CompiledSteps(CompiledTvm):
         return session
 
     def _session_of(self, steps: OpenSteps, shapes: Shapes) -> Session:
-        """A new one for inputs of these shapes; those that came longest ago go, and all where there is no room beside them."""
+        """A new session for these shapes. The least recently used ones are dropped, and all if memory is short."""
         if self._resident is None:
             self._resident = [self._put(weight) for weight in self._assembled.weights]
         while len(self._sessions) >= KEPT:
@@ -155,21 +155,21 @@ class CompiledSteps(CompiledTvm):
         return self._new_session(known, ())
 
     def with_weights(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """What goes into a session in a run with these inputs."""
+        """Inputs of a session in a run with these inputs."""
         return [*inputs, *self._resident] if self._resident else inputs
 
     def note_times(self, session: Session) -> None:
-        """Keep the rows of the run, where they are asked for."""
+        """Keep the profile rows of the run, if they were requested."""
         if self._perf_count:
             self._rows = self._measured_rows(session.times(), session.copy_times())
 
     def outputs(self, results: Sequence[Target], inputs: Sequence[Any]) -> Sequence[Any]:
-        """What the body's outputs are, of what the device computed; RunError where that says that something is wrong."""
+        """Outputs of the body from the device's results; RunError if a flag among these reports an error."""
         return self._checked([self._result(origin, results, inputs) for origin in self._assembled.outputs])
 
     def targets(self, out: Sequence[Any] | None) -> dict[int, Wanted]:
-        """By the number of a result, the array of the caller's that it is copied to, or ON_DEVICE. One result may be several
-        outputs: it goes to the first of these, and whoever gave the others copies it."""
+        """Target by index of the result: an array of the caller's, or ON_DEVICE. A result that is several outputs is copied to
+        the first of their arrays; the caller copies it to the others."""
         targets: dict[int, Wanted] = {}
         for origin, target in zip(self._assembled.outputs, out or ()):
             if not isinstance(origin, np.ndarray) and origin >= 0 and _is_in_one_piece(target):
@@ -183,24 +183,24 @@ class CompiledSteps(CompiledTvm):
         return np.array(inputs[~origin], order="C") if origin < 0 else results[origin]
 
     def let_go(self) -> None:
-        """The queue and the memory go; those of a run that comes later go with its end."""
+        """Free the queue and the memory; those of later runs are freed when they end."""
         with self._lock:
             self._keeps_memory = False
             self._forget()
 
     def run_is_over(self) -> None:
-        """Whoever has the lock has nothing more to run. A call that has begun before the model was closed may come to this
-        subgraph afterwards."""
+        """Called at the end of a run, with the lock held. A call that began before the model was closed may reach this subgraph
+        afterwards."""
         if not self._keeps_memory:
             self._forget()
 
     def renew(self) -> None:
-        """A forked process cannot use the device; asked to, it says so."""
+        """In a forked process, which cannot use the device: drop everything. Another run raises an error."""
         self._lock = threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
-        """The memory on the device goes, unless another still uses the weights there."""
+        """Free the memory on the device, except weights that another object still uses."""
         self._sessions.clear()
         self._resident = None
 
@@ -212,7 +212,7 @@ class CompiledSteps(CompiledTvm):
         return again
 
     def _measured_rows(self, times: Mapping[int, float], copies: Sequence[tuple[bool, int, float]]) -> list[ProfileRow]:
-        """A row for each copy and each kernel, from the device's own clock."""
+        """A row for each copy and each kernel, measured by the device's own clock."""
         rows = []
         for number, launch in enumerate(self.launches):
             name, spent = launch.nodes[0], times.get(number, 0.0)
@@ -222,7 +222,7 @@ class CompiledSteps(CompiledTvm):
         return [*sent, *rows, *(copy_row(f"output {results.get(n, n)}", spent, False) for up, n, spent in copies if not up)]
 
     def export(self) -> bytes:
-        """The launches, and the built programs, without the weights."""
+        """The launches and the built programs, without the weights."""
         # upward: the interface has export as a method
         from partita.accelerators.tvm.compiled import step_travel
 
@@ -230,19 +230,19 @@ class CompiledSteps(CompiledTvm):
 
 
 def copy_row(value: str, real_us: float, up: bool) -> ProfileRow:
-    """The row of a copy between the host and the device."""
+    """Profile row of a copy between the host and the device."""
     return ProfileRow(value, COPY, "EXECUTED", real_us, 0.0, "host to device" if up else "device to host")
 
 
 def _nothing() -> None:
-    """The lock is given back elsewhere."""
+    """No release: the lock is released elsewhere."""
 
 
 def bound_arrays(
     steps: StepList, inputs: Sequence[Any], targets: Mapping[int, Wanted], kind: type[DeviceArray]
 ) -> dict[int, Any]:
-    """By the number of a piece of memory, the array of this kind that kernels read or write in its place. What is an input's or a
-    weight's own memory too is copied to its target at the end."""
+    """Array of this kind that kernels read or write in place of a memory block, by index of the block. A result in the memory of
+    an input or weight is instead copied to its target at the end."""
     reading = {slot.block for slot in steps.inputs}
     bound = {steps.inputs[i].block: array for i, array in enumerate(inputs) if isinstance(array, kind)}
     for i, target in targets.items():
@@ -252,7 +252,7 @@ def bound_arrays(
 
 
 def uses_of(steps: StepList, bound: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
-    """Each launch and the number of its argument that is one of these pieces of memory, with the piece."""
+    """Each use of one of these memory blocks: index of the launch, index of its argument, block."""
     for number, step in enumerate(steps.steps if bound else ()):
         for position, argument in enumerate(step.arguments):
             if not isinstance(argument, Number) and argument in bound:
@@ -260,7 +260,7 @@ def uses_of(steps: StepList, bound: Mapping[int, Any]) -> Iterator[tuple[int, in
 
 
 def _is_in_one_piece(target: Wanted | None) -> bool:
-    """Can a result be copied to it as it is?"""
+    """True if a result can be copied to the target as it is."""
     if isinstance(target, np.ndarray):
         return bool(target.flags.carray)
     return target is not None

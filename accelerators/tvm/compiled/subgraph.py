@@ -1,4 +1,4 @@
-"""A compiled subgraph: TVM's virtual machine behind numpy arrays."""
+"""A compiled subgraph: TVM's virtual machine with numpy arrays as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ from partita.graph.types import Array, numpy_dtype
 
 @attrs.frozen(slots=True)
 class RunsOn:
-    """The machine that a subgraph was compiled for, and the number of the device that runs it."""
+    """The machine that a subgraph was compiled for, and the device that runs it."""
 
     machine: Machine
     """The machine that its kernels were made for."""
     device_id: int
-    """The number of the GPU, where there are several."""
+    """Index of the GPU, if there are several."""
     records: bool = False
-    """Are the launches of a run recorded once, where the device can do that?"""
+    """True if the launches of a run are recorded once, on devices that can do that."""
 
 
 @attrs.frozen(slots=True)
 class Launch:
-    """One launch of a kernel, in words that travel with the machine code."""
+    """Serializable description of one launch of a kernel."""
 
     call: str
-    """The name of the second-level call that it belongs to."""
+    """Name of the second-level call that it belongs to."""
     symbol: str
-    """The kernel."""
+    """Name of the kernel."""
     runs: str
-    """The kernel that TVM runs for it: the first of those that are the same to the letter."""
+    """Name of the kernel that TVM runs for it: the first of several identical ones."""
     schedule: str
-    """The kernel of ours, or the rule, that made its loops."""
+    """Name of our kernel, or of the rule, that made its loops."""
     nodes: tuple[str, ...]
-    """The ops that it computes, by name."""
+    """Names of the ops that it computes."""
     layer_type: str
-    """The op types of these ops, as a profile shows them."""
+    """Types of these ops, as a profile shows them."""
     types: str = ""
-    """The element types of what it reads and stores; empty in a package of an earlier version."""
+    """Element types that it reads and stores; empty in a package of an earlier version."""
     why_wide: str = ""
-    """Why it computes in float32, where less was asked for."""
+    """Why it computes in float32 although a narrower type was requested."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Launch:
-        """The launch out of a package; TypeError or ValueError for what is none."""
+        """The launch of a package's row; TypeError or ValueError if the row is malformed."""
         call, symbol, runs, schedule, nodes, layer, *words = row
         return cls(call, symbol, runs, schedule, tuple(nodes), layer, *map(str, words))
 
 
 class CompiledTvm(CompiledSubgraph):
-    """A subgraph as an executable of TVM's virtual machine, one run at a time."""
+    """A subgraph as an executable of TVM's virtual machine; one run at a time."""
 
     alignment = ALIGNMENT
     concurrent = True
@@ -105,7 +105,7 @@ class CompiledTvm(CompiledSubgraph):
         return self._assembled
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The outputs in memory that TVM allotted for them and that is the caller's from then on."""
+        """The outputs, in memory that TVM allocated and that belongs to the caller from then on."""
         with self._lock:
             if self._main is None:
                 self._start()
@@ -118,11 +118,11 @@ class CompiledTvm(CompiledSubgraph):
         return self._checked([self._output(origin, results, inputs) for origin in self._assembled.outputs])
 
     def let_go(self) -> None:
-        """The memory that calls of this size left behind is freed, and that of other models with it."""
+        """Free the memory that calls of this size left in the pool, and that of other models with it."""
         kept_memory.free()
 
     def _checked(self, outputs: list[Any]) -> list[Any]:
-        """The outputs without the numbers that say what went wrong; ClaimError if one does."""
+        """The outputs without the flags; ClaimError if a flag reports an error."""
         checks = self._assembled.checks
         count = len(outputs) - len(checks)
         for number, complaint in zip(outputs[count:], checks, strict=True):
@@ -131,7 +131,7 @@ class CompiledTvm(CompiledSubgraph):
         return outputs[:count]
 
     def renew(self) -> None:
-        """Start anew in a forked process, which has no thread that would end a run that one had begun."""
+        """Start anew in a forked process, where no thread would finish a run that was in progress."""
         self._lock, self._main = threading.Lock(), None
 
     def _start(self) -> None:
@@ -150,10 +150,10 @@ class CompiledTvm(CompiledSubgraph):
         return as_array(_item()(results, origin))
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in the order in which they run, to look at.
+        """The kernels in the order in which they run, for inspection.
 
-        If the subgraph was not compiled in this process, only its machine code is here, and what is known of each launch. Once
-        a kernel is asked for its code, the subgraph is compiled once more, which is an error if its body was left behind.
+        If the subgraph was not compiled in this process, only its machine code and a description of each launch are here. The
+        subgraph is compiled once more when a kernel's code is first requested, which is an error if its body was left out.
         """
         machine = self.runs_on.machine
         return [
@@ -165,7 +165,7 @@ class CompiledTvm(CompiledSubgraph):
         ]
 
     def _origin(self, number: int) -> Origin:
-        """The origin of the kernel of this launch."""
+        """Sources of the kernel of this launch."""
         if callable(self._origins):
             again = self._origins()
             if [launch.symbol for launch in again.launches] != [launch.symbol for launch in self.launches]:
@@ -179,7 +179,7 @@ class CompiledTvm(CompiledSubgraph):
         return self._again(self._perf_count)
 
     def measured(self) -> CompiledTvm:
-        """The same machine code on a virtual machine of its own, which takes the time of each launch."""
+        """The same machine code on a virtual machine of its own that measures each launch."""
         return self._again(True)
 
     def _again(self, perf_count: bool) -> CompiledTvm:
@@ -188,14 +188,14 @@ class CompiledTvm(CompiledSubgraph):
         return again
 
     def check_code(self) -> None:
-        """Have whoever makes machine code of it complain now, and not where the model runs. For a processor it is made."""
+        """Raise compiler errors now and not at the first run. For a processor the machine code already exists."""
 
     def profile_rows(self) -> Sequence[ProfileRow]:
         """A row for each kernel of the last run."""
         return tuple(self._rows)
 
     def _instrument(self) -> Callable[..., int]:
-        """TVM calls it before and after each call; rows are made for the kernels."""
+        """A function that TVM calls before and after each call; it makes rows for the kernels."""
         launches = self.launches
         state = {"next": 0, "real": 0, "cpu": 0}
 
@@ -226,37 +226,37 @@ class CompiledTvm(CompiledSubgraph):
         return export(self)
 
     def export_weights(self) -> Sequence[Array]:
-        """The weights as the kernels read them, then the outputs that are constant."""
+        """The weights in the kernels' layouts, then the constant outputs."""
         return (*self._assembled.weights, *(o for o in self._assembled.outputs if isinstance(o, np.ndarray)))
 
     def rename_nodes(self, names: Mapping[str, str]) -> None:
-        """Profiles call the nodes by these names."""
+        """Change the names of nodes in profiles."""
         renamed = [attrs.evolve(launch, nodes=tuple(names.get(n, n) for n in launch.nodes)) for launch in self.launches]
         self.launches = tuple(renamed)
 
 
 def _runnable(executable: Any) -> Any:
-    """The executable as the virtual machine takes it.
+    """The executable in the form that the virtual machine takes.
 
-    TVM's own way to load it is left out, because that would need a compiler again, for a source file that is empty."""
+    TVM's own way to load it is avoided, because it would need a compiler again, for an empty source file."""
     return executable.mod if hasattr(executable, "jit") else executable
 
 
 @cache
 def _item() -> Callable[[Any, int], Any]:
-    """Finds a tensor in an array of TVM's; its own brackets take twice as long."""
+    """Function that returns a tensor of a TVM array; TVM's own indexing takes twice as long."""
     return runtime().get_global_func("ffi.ArrayGetItem")  # type: ignore[no-any-return]
 
 
 def as_argument(array: Any) -> Any:
-    """The argument for a function of TVM's: the array itself where TVM can read it, which is the quickest way."""
+    """The argument for a function of TVM's: the array itself if TVM can read it, which is fastest."""
     if type(array) is np.ndarray and array.itemsize >= ALIGNMENT and array.flags.carray:
         return array
     return as_tensor(array)
 
 
 def as_tensor(array: Any) -> Any:
-    """The array as TVM sees it, without a copy where it is contiguous, writable and where kernels take it."""
+    """The array as a TVM tensor, without a copy if it is contiguous, writable and aligned."""
     given = np.asarray(array)
     if not (given.flags.writeable and is_laid_out(given, ALIGNMENT)):
         given = np.array(given, order="C")
@@ -266,9 +266,9 @@ def as_tensor(array: Any) -> Any:
 
 
 def as_array(tensor: Any) -> Array:
-    """TVM's tensor as numpy sees it; the memory lives as long as the array."""
+    """TVM's tensor as a numpy array; the memory lives as long as the array."""
     try:
         array = np.from_dlpack(tensor)
-    except (BufferError, RuntimeError):  # numpy by itself has no bfloat16
+    except (BufferError, RuntimeError):  # numpy has no bfloat16 of its own
         return as_array(view(tensor, tensor.shape, "uint16")).view(numpy_dtype(str(tensor.dtype)))
     return array if array.flags.writeable else array.copy()

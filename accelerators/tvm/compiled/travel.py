@@ -1,4 +1,4 @@
-"""Compiled subgraphs for a processor as bytes: a few words on how to call it, and a shared library."""
+"""Serialization of compiled subgraphs for a processor: a description of the calls, and a shared library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 
 ROOM = 32 << 20
-"""The bytes that have to be free for object files."""
+"""Free bytes needed for object files."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -97,7 +97,7 @@ def read(
 
 
 def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview]:
-    """The words, and the library."""
+    """The description and the library."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
@@ -108,7 +108,7 @@ def _taken_apart(data: bytes, where: str) -> tuple[Mapping[str, Any], memoryview
 
 
 def _loaded(library: memoryview, where: str) -> Any:
-    """The library as a module; its file is gone once it is mapped."""
+    """The library as a module; its file is deleted once it is mapped."""
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:
         path = Path(folder) / "library.so"
         path.write_bytes(library)

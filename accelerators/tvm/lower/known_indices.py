@@ -1,7 +1,7 @@
-"""Indices that are known are counted from the front by numpy.
+"""Constant folding of known indices with numpy.
 
-TVM's importer writes each index of a Gather as a choice: itself, or that many from the end. Where all of it is constant, TVM's
-own pass makes machine code for each step of the choice and runs it, which takes longer than the kernel of the body."""
+TVM's importer writes each index of a Gather as a choice: the index, or the index plus the size. If all of it is constant, TVM's
+own pass compiles and runs machine code for each step of the choice, which takes longer than the kernel of the body."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
     "relax.where": np.where,
     "relax.astype": lambda value: value,
 }
-"""What the steps of the choice compute; a result has the type that TVM states."""
+"""numpy functions for the steps of the choice; each result is cast to the type that TVM declares."""
 
 
 def with_known_indices(module: Any) -> Any:
-    """The importer's module with these steps computed. Linear."""
+    """The importer's module with these steps folded. Linear."""
     rewriting = _rewriting()(module)
     for var, function in module.functions.items():
         if isinstance(function, part("relax").Function):
@@ -34,7 +34,7 @@ def with_known_indices(module: Any) -> Any:
 
 @cache
 def _rewriting() -> Any:
-    """TVM's class of rewritings, with a rule for calls."""
+    """TVM's rewriter class with a rule for calls."""
     functor = part("relax.expr_functor")
     base: Any = functor.PyExprMutator
 
@@ -49,7 +49,7 @@ def _rewriting() -> Any:
 
 
 def _computed(call: Any, bound: Callable[[Any], Any]) -> Array | None:
-    """The call's value, if it is a step that reads constants alone; None if not. `bound` gives what a variable stands for."""
+    """Value of the call if it is such a step and reads only constants; else None. `bound` returns the value of a variable."""
     name, dtype = getattr(call.op, "name", ""), str(getattr(call.ty, "dtype", ""))
     if not dtype.startswith(("int", "bool")):
         return None
@@ -65,14 +65,14 @@ def _computed(call: Any, bound: Callable[[Any], Any]) -> Array | None:
 
 
 def _taken(call: Any, numbers: Any, position: Any, dtype: str) -> Array | None:
-    """One of some numbers in a row, at a position that may be counted from their end."""
+    """One element of a vector, at a position that may be negative."""
     if call.attrs.mode != "wrap" or numbers.ndim != 1:
         return None
     return np.take(numbers, position, mode="wrap").astype(dtype)
 
 
 def _origin(expression: Any, bound: Callable[[Any], Any]) -> Any:
-    """What a variable stands for; any other expression itself."""
+    """Value of a variable, followed through other variables; any other expression itself."""
     while isinstance(expression, part("relax").Var):
         meant = bound(expression)
         if meant is None:
@@ -82,7 +82,7 @@ def _origin(expression: Any, bound: Callable[[Any], Any]) -> Any:
 
 
 def _constant(expression: Any, bound: Callable[[Any], Any]) -> Array | None:
-    """The number that an expression is; None if it is none, or not one of whole numbers."""
+    """Value of a constant integer or bool expression; None for others."""
     origin = _origin(expression, bound)
     if not isinstance(origin, part("ir.expr").GenericConst):
         return None
@@ -91,7 +91,7 @@ def _constant(expression: Any, bound: Callable[[Any], Any]) -> Array | None:
 
 
 def _sizes(call: Any) -> list[int] | None:
-    """The sizes that a call asks for, if they are known."""
+    """Sizes that a call of shape_of returns, if they are static."""
     if getattr(getattr(call, "op", None), "name", "") != "relax.shape_of":
         return None
     sizes = getattr(getattr(call.args[0].ty, "shape", None), "values", None)

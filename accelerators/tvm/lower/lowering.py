@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True, eq=False)
 class Lowered:
-    """A body as TensorIR, scheduled."""
+    """A body as scheduled TensorIR."""
 
     module: Any
     """A Relax function `main` from the body's inputs to a tuple of its outputs, and the kernels that it calls."""
     symbols: Mapping[str, str]
     """Our name of each kernel, by TVM's name."""
     plain: Mapping[str, Any]
-    """The kernels before they were scheduled, by name: values that depend on weights alone are computed with them."""
+    """Unscheduled kernels by name, to compute values that depend only on weights."""
     schedules: Mapping[str, str]
-    """The name of each kernel's schedule."""
+    """Name of each kernel's schedule."""
     packs: Mapping[int, Callable[[Array], Array]]
-    """How a weight is laid out for the kernel, by the number of the input."""
+    """Function that puts a weight into the kernel's layout, by index of the input."""
 
     def kernels(self) -> dict[str, Any]:
-        """The scheduled kernels by name."""
+        """Scheduled kernels by name."""
         return {symbol: self.module[name] for name, symbol in self.symbols.items()}
 
 
@@ -55,13 +55,13 @@ def lower(
     offered: dict[str, tuple[str, ...]] | None = None,
     check: Callable[[Body], None] | None = None,
 ) -> Lowered:
-    """The body's kernels for this machine; CompileError if TVM cannot make them. A kernel of ours takes these choices, and all
-    its candidates are noted in `offered`. `check` is called before TVM's importer and schedules make them: it may refuse."""
+    """The body's kernels for this machine; CompileError if TVM cannot make them. Kernels of ours use these choices, and all their
+    candidates are noted in `offered`. `check` is called before TVM's importer and schedules; it may raise an error."""
     from partita.accelerators.tvm.kernels.shared.choice import choosing
 
-    # Templates size their loops by what the body states; a body that states other sizes than its ops make would read elsewhere.
+    # Our kernels size their loops by declared sizes; if the ops compute others, kernels would read out of bounds.
     is_open = is_for_any_size(body.graph)
-    if not is_open:  # What `sizing` states it has worked out itself.
+    if not is_open:  # `sizing` has inferred what it declares.
         infer(body.graph, strict=False, check_declared=True)
     with compiling.lock:
         with quiet(), choosing(choices or {}) as choice_log:
@@ -82,8 +82,8 @@ def lower(
 
 
 def own_draft(body: Body, machine: Machine) -> Draft | None:
-    """The kernel of ours for the body; None where there is none, or it would have to know a size now that is known only when the
-    model is called: TVM's own may take the body at any size."""
+    """Our kernel for the body; None if there is none, or if it needs a static size that is dynamic here: TVM's own may take the
+    body at any size."""
     from partita.accelerators.tvm.kernels.catalogue import draft_kernel
 
     try:
@@ -96,7 +96,7 @@ def own_draft(body: Body, machine: Machine) -> Draft | None:
 
 
 def _from_function(body: Body, drafted: Draft) -> Lowered:
-    """One kernel; weights are packed to the shape that it takes."""
+    """One kernel; weights are reshaped to the shape that it takes."""
     relax, symbol = part("relax"), body.symbol
     builder = relax.BlockBuilder()
     packs = dict(drafted.packs)
@@ -142,7 +142,7 @@ def _from_extension(body: Body, extension: TvmExtension, machine: Machine) -> Dr
 
 
 def _difference(outs: Sequence[Any], body: Body) -> str | None:
-    """The difference between the outputs of a user's function and those of the op, in words; None if there is none."""
+    """Difference between the outputs of a user's function and those of the op, in words; None if there is none."""
     if not all(isinstance(out, part("te").Tensor) for out in outs):
         return f"returns {next(type(out).__name__ for out in outs if not isinstance(out, part('te').Tensor))}, not a te.Tensor"
     if len(outs) != len(body.graph.outputs):
@@ -186,5 +186,5 @@ def _called(main: Any) -> list[str]:
 
 
 def nameless(function: Any) -> Any:
-    """The kernel without the name that its maker gave it."""
+    """The kernel without the name attribute that its creator set."""
     return function.without_attr("global_symbol") if function.attrs and "global_symbol" in function.attrs else function

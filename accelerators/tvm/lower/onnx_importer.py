@@ -1,4 +1,4 @@
-"""A body through TVM's ONNX importer: as a Relax function whose calls are all TensorIR."""
+"""TVM's ONNX importer for a body: a Relax function whose calls are all TensorIR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.graph.types import TensorType
 
 
 def import_body(graph: Graph) -> Any:
-    """The Relax function's module, as the importer makes it; CompileError says what TVM cannot take."""
+    """Module with the importer's Relax function; CompileError if TVM cannot import the graph."""
     from partita.graph.writers.onnx.model import to_model
 
     _require_tensors(graph)
@@ -34,7 +34,7 @@ def import_body(graph: Graph) -> Any:
 
 
 def import_fixed(body: Body, machine: Machine) -> Any:
-    """The body's module, every operator a TensorIR function; CompileError where TVM makes another type than is stated."""
+    """The body's module, all operators as TensorIR functions; CompileError if TVM's result differs from the declared type."""
     legal = legalize(import_body(body.graph), machine.target)
     difference = type_difference(legal["main"].ret_ty, body.graph)
     if difference is not None:
@@ -43,7 +43,7 @@ def import_fixed(body: Body, machine: Machine) -> Any:
 
 
 def _require_tensors(graph: Graph) -> None:
-    """An importer that is given a sequence of one tensor looks for its end for ever."""
+    """CompileError for sequences: the importer does not terminate on a sequence of one tensor."""
     for node in graph.nodes:
         for entry in node.outputs:
             if entry.type is not None and not isinstance(entry.type, TensorType):
@@ -52,13 +52,13 @@ def _require_tensors(graph: Graph) -> None:
 
 
 def _close(builder: Any) -> None:
-    """End the block that a failed import leaves open: TVM warns of it on the screen otherwise."""
+    """End the block that a failed import leaves open; otherwise TVM prints a warning."""
     with contextlib.suppress(Failure):
         builder._end_block()
 
 
 def legalize(module: Any, target: Any) -> Any:
-    """The module with every operator as a TensorIR function, fused as far as TVM fuses them."""
+    """The module with every operator as a TensorIR function, fused by TVM."""
     relax = part("relax")
     passes = [
         relax.transform.DecomposeOpsForInference(),
@@ -79,14 +79,14 @@ def legalize(module: Any, target: Any) -> Any:
 
 
 def _take(builder: Any, call: Any) -> Any:
-    """TVM's own way, save that indices are held within bounds: its mode without that warns on the screen each time."""
+    """TVM's own lowering, except that indices are clamped: its mode "fast" prints a warning each time."""
     attributes = call.attrs
     mode = "clip" if attributes.mode == "fast" else attributes.mode
     return builder.call_te(part("topi").take, call.args[0], call.args[1], attributes.axis, mode=mode)
 
 
 def _check_lowered(module: Any) -> None:
-    """Nothing may be left that needs another runtime than kernels."""
+    """CompileError if anything is left that needs more of the runtime than kernels."""
     relax = part("relax")
     for block in module["main"].body.blocks:
         for binding in block.bindings:
@@ -101,15 +101,13 @@ _LOWERED = frozenset({"relax.call_tir", "relax.call_dps_packed"})
 
 
 def type_difference(types: Any, graph: Graph) -> str | None:
-    """The difference between the type of TVM's result and those of the graph's outputs, in words; None if there is
-    none.
-    """
+    """Difference between the type of TVM's result and those of the graph's outputs, in words; None if there is none."""
     relax = part("relax")
     fields = list(types.fields) if isinstance(types, relax.TupleType) else [types]
     for entry, output_type in zip(graph.outputs, fields, strict=False):
         wanted = entry.type
         if not isinstance(wanted, TensorType):
-            continue  # nothing is claimed of it
+            continue  # no declared type
         try:
             shape = tuple(int(d) for d in output_type.shape)
         except (AttributeError, TypeError):

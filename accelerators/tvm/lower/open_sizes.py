@@ -1,5 +1,5 @@
-"""Bodies for any size through TVM's importer: each size that is an extent is a variable there, which the kernels read from their
-arguments, and the function that calls them says again what it follows from."""
+"""Bodies for any size through TVM's importer. Each extent becomes a variable there, which kernels read from their arguments; in
+the function that calls them the variables are replaced by the extents again."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 
 HEAVY = ops("convolution", "matmul", "recurrent") | {"Attention", "CumSum", "Einsum"}
-"""Ops of many products, and running sums: TVM's loops over sizes that are not known take many times as long as kernels for one
-size, so that these are compiled for each size where no kernel of ours has a form for any."""
+"""Ops with many products, and running sums. TVM's loops over dynamic sizes take many times as long as kernels for one size, so
+these ops are compiled for each size unless a kernel of ours has a form for any."""
 
 
 EXAMPLES = (97, 128)
-"""Numbers that symbols stand for where an op is asked about that is known to be wrong for some sizes: larger than what paddings
-reach, since the sizes of an op's rule leave out smaller ones."""
+"""Values of symbols with which ops are checked that TVM computes wrongly for some sizes. They exceed usual paddings, since the
+conditions of an op's rule exclude smaller sizes."""
 
 
 def import_open(body: Body, machine: Machine) -> Any:
-    """The body's module, every operator a TensorIR function; CompileError where TVM does not make the sizes that are stated."""
+    """The body's module, all operators as TensorIR functions; CompileError if TVM's sizes differ from the declared ones."""
     heavy = sorted({str(node.op) for node in body.ops if node.op in HEAVY})
     if heavy:
         raise CompileError(f"no kernel for any size takes {', '.join(heavy)} of these sizes")
@@ -53,7 +53,7 @@ def import_open(body: Body, machine: Machine) -> Any:
 
 
 def _refuse_wrong(graph: Graph) -> None:
-    """Refuse ops that TVM computes wrongly for sizes that go together as these do, which numbers in the symbols' place show."""
+    """CompileError for ops that TVM computes wrongly for sizes with these relations, checked with numbers for the symbols."""
     for number in EXAMPLES:
         for node in _retyped(graph, lambda size, number=number: _example(size, number)).nodes:  # type: ignore[misc]
             reason = wrong_size(node) if node.is_op else None
@@ -62,17 +62,17 @@ def _refuse_wrong(graph: Graph) -> None:
 
 
 def _example(size: object, number: int) -> object:
-    """The size where each symbol is this number."""
+    """The size with this number for each symbol."""
     return size.at(dict.fromkeys(size.symbols, number)) if isinstance(size, Extent) else size
 
 
 def _with_symbols(graph: Graph, names: dict[Extent, str]) -> Graph:
-    """The graph whose types have a symbol for each extent, as noted in `names`."""
+    """The graph with a symbol for each extent in its types, as noted in `names`."""
     return _retyped(graph, lambda size: names.setdefault(size, f"d{len(names)}") if isinstance(size, Extent) else size)
 
 
 def _retyped(graph: Graph, changed: Callable[[Any], Any]) -> Graph:
-    """The graph with each size changed."""
+    """The graph with each size replaced."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         types = [
@@ -85,7 +85,7 @@ def _retyped(graph: Graph, changed: Callable[[Any], Any]) -> Graph:
 
 
 def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
-    """The module whose function `main` says its sizes by the graph's symbols. The kernels keep their own."""
+    """The module with the graph's symbols in the sizes of its function `main`. The kernels keep their own."""
     functions, main = dict(module.functions), module.get_global_var("main")
 
     def change(variable: Any) -> Any:
@@ -96,8 +96,8 @@ def _bound(module: Any, stated: Mapping[str, Any]) -> Any:
 
 
 def _whole(module: Any) -> Any:
-    """The module with sizes that TVM multiplies by factors, as numbers of 32 bits, multiplied by fractions: a Resize's. Of a
-    factor of one nothing is left but the casts."""
+    """The module with float32 factors of sizes (a Resize's) replaced by integer fractions. A factor of one leaves only casts,
+    which are removed."""
     tirx, main = part("tirx"), module.get_global_var("main")
 
     def is_widened(size: Any) -> bool:
@@ -122,7 +122,7 @@ def _whole(module: Any) -> Any:
 
 
 def _are_same(sizes: Any, wanted: tuple[Size, ...]) -> bool:
-    """Are these the sizes, whatever the symbols are?"""
+    """True if the sizes are equal for all values of the symbols."""
     analyzer = part("sym").Analyzer()
     pairs = [(have, size_expression(size)) for have, size in zip(sizes, wanted, strict=False)]
     return len(sizes) == len(wanted) and all(analyzer.can_prove_equal(have, size) for have, size in pairs)

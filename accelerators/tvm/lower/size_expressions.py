@@ -1,4 +1,4 @@
-"""Sizes as TVM's Relax says them: numbers, and polynomials of a graph's symbols."""
+"""Sizes as expressions of TVM's Relax: integers, and polynomials of a graph's symbols."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def tensor_type(shape: Any, dtype: str) -> Any:
 
 @cache
 def size_variable(name: str) -> Any:
-    """TVM's variable for a symbol in functions of Relax: one object for each name."""
+    """TVM's variable for a symbol in Relax functions: one object for each name."""
     return part("tirx").Var(name, "int64")
 
 
 def size_expression(size: Size) -> Any:
-    """A size as Relax says it."""
+    """A size as a Relax expression."""
     if isinstance(size, int):
         return size
     number = part("tirx").const

@@ -1,8 +1,7 @@
-"""NaN comes through the kernels that TVM's importer makes, as it does through ONNX's definitions.
+"""NaN propagation in the kernels of TVM's importer, as ONNX defines it.
 
-TVM's maximum and minimum are comparisons that drop it, wherever they come from: activations, bounds, pools, reductions. After a
-kernel is scheduled (a schedule looks for them) each becomes one that keeps it. TVM's sign makes zero of it, its cast to bool
-falsehood."""
+TVM's maximum and minimum are comparisons that drop NaN, in activations, bounds, pools and reductions. After a kernel is scheduled
+(schedules look for them) each is replaced by a form that keeps NaN. TVM's sign of NaN is zero, and its cast to bool is false."""
 
 from __future__ import annotations
 
@@ -16,17 +15,17 @@ from partita.accelerators.tvm.machine.library import part, tvm
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 
 ACROSS_THREADS = frozenset(("dlight.GEMV", "dlight.Reduction", "dlight.GeneralReduction"))
-"""Schedules that reduce across a GPU's threads. TVM's code generation looks for the maxima in their kernels, which stay as they
-are: there NaN may be dropped."""
+"""Schedules that reduce across a GPU's threads. Their kernels keep TVM's maxima, because its code generation looks for them: NaN
+may be dropped there."""
 
 
 def carrying(function: Any, holds_bfloat16: bool) -> Any:
-    """The TensorIR function with maxima and minima of floats that carry NaN. Linear.
+    """The TensorIR function with maxima and minima of floats that propagate NaN. Linear.
 
-    Their operands get names, so that they are computed once; but TVM's pass that makes whole numbers of bfloat16 does not look
-    into such names, and where there are any the operands are written out again."""
+    Let-bindings evaluate the operands once. But TVM's pass that lowers bfloat16 to integers does not look into these, so the
+    operands are duplicated if there is bfloat16."""
     tirx = part("tirx")
-    tvm()  # this import finds TVM's library before tvm_ffi is asked
+    tvm()  # loads TVM's library, which has to come before tvm_ffi is used
     changed = importlib.import_module("tvm_ffi").structural_map
 
     def chosen(largest: bool) -> Callable[[Any], Any]:
@@ -51,7 +50,7 @@ def _chosen(one: Any, largest: bool, is_named: bool) -> Any:
 
 
 def sign(builder: Any, call: Any) -> Any:
-    """The Relax call of a sign as a kernel."""
+    """Lowering of a sign that returns NaN for NaN."""
     tirx = part("tirx")
 
     def computed(x: Any) -> Any:
@@ -67,7 +66,7 @@ def sign(builder: Any, call: Any) -> Any:
 
 
 def cast(builder: Any, call: Any) -> Any:
-    """The Relax call of a cast as a kernel: whatever is not zero is true."""
+    """Lowering of a cast where every value other than zero, also NaN, becomes true."""
     tirx, dtype = part("tirx"), call.attrs.dtype
 
     def truth(x: Any) -> Any:

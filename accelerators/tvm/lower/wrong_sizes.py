@@ -1,4 +1,4 @@
-"""The ops that TVM computes wrongly for some sizes, and right for others."""
+"""Ops that TVM computes wrongly for some sizes only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.types import TensorType
 
 
 def wrong_size(node: Node) -> str | None:
-    """Why TVM's answer would be wrong for these sizes; None if nothing is known against them."""
+    """Why TVM's result would be wrong for these sizes; None if no problem is known."""
     nothing = None if all(has_no_elements(value_type) for value_type in node.output_types) else sums_nothing(node)
     if nothing is not None:
         return nothing
@@ -38,7 +38,7 @@ def wrong_size(node: Node) -> str | None:
 
 
 def _wrong_padding(node: Node) -> str | None:
-    """Why TVM's Pad would read elsewhere than ONNX's: outside of the data, or what negative padding cuts off."""
+    """Why TVM's Pad would read other elements than ONNX's: out of bounds, or what negative padding cuts off."""
     mode, given = node.attrs.get("mode", "constant"), node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     if node.op != "Pad" or node.domain or mode not in ("edge", "reflect", "wrap"):
         return None
@@ -58,7 +58,7 @@ def _wrong_padding(node: Node) -> str | None:
 
 
 def _numbers(node: Node, position: int, attribute: str) -> list[int] | None:
-    """The whole numbers that a constant input, or below some opset an attribute, says."""
+    """Integers of a constant input or, in early opsets, of an attribute."""
     entry = node.inputs[position] if position < len(node.inputs) else None
     if entry is None or entry.node.value is None:
         return node.attrs.get(attribute)
@@ -66,14 +66,14 @@ def _numbers(node: Node, position: int, attribute: str) -> list[int] | None:
 
 
 def _scales(node: Node) -> list[float]:
-    """The scales that a resize is given; none where it is given sizes."""
+    """Scales of a resize; empty if it has sizes instead."""
     values = [entry.node.value for entry in node.inputs[1:] if entry is not None and entry.node.value is not None]
     scales = [value for value in values[-1:] if value.dtype == np.float32 and node.attrs.get("axes") is None]
     return scales[0].tolist() if scales else list(node.attrs.get("scales", ()))
 
 
 def _is_settled(node: Node, old: int, new: int) -> bool:
-    """Are no two positions equally near, or is every position computed without rounding, as for a power of two?"""
+    """True if no two positions are equally near, or if positions are computed without rounding, as for a power of two."""
     small, large = sorted((max(old, 1), max(new, 1)))
     if large % small:
         return False

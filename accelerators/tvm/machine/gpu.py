@@ -1,4 +1,4 @@
-"""What schedules of our own ask of a GPU."""
+"""Properties of a GPU that our own schedules use."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Gpu:
-    """The sizes of a GPU that kernels are cut for."""
+    """Sizes of a GPU that determine the tiles of kernels."""
 
     cores: int
-    """The number of cores, each of which runs blocks of its own: streaming multiprocessors, or compute units."""
+    """Number of cores that run blocks: streaming multiprocessors, or compute units."""
     threads: int
-    """The largest number of threads of a block."""
+    """Maximum number of threads of a block."""
     shared: int
-    """The bytes of memory that the threads of a block share."""
+    """Bytes of shared memory of a block."""
     warp: int = 32
-    """The number of threads that run in step."""
+    """Number of threads that execute in lockstep."""
     registers: int = 65536
-    """The registers of a core, of 32 bits each."""
+    """Number of 32-bit registers of a core."""
     has_tensor_cores: bool = False
-    """Do its warps multiply matrices of float16 and of bfloat16, and copy to shared memory while they do?"""
+    """True if its warps multiply matrices of float16 and bfloat16, and copy to shared memory asynchronously."""
     alignment: int = 512
-    """A value may begin at each multiple of so many bytes of a piece of memory: as drivers for OpenCL want it, at most."""
+    """Required alignment in bytes of a value inside a memory block; the default is the strictest of OpenCL drivers."""
 
 
 CORES = {
     "sm_70": 80, "sm_75": 68, "sm_80": 108, "sm_86": 84, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_103": 148,
     "sm_120": 170,
 }
-"""The cores of a large GPU of each architecture of NVIDIA's."""
+"""Number of cores of a large GPU, by NVIDIA architecture."""
 
 TENSOR_CORES = 80
-"""The first architecture of NVIDIA's with the instructions that kernels for tensor cores use."""
+"""First NVIDIA architecture with the instructions of the tensor-core kernels."""
 
 USUAL_CORES = 64
-"""The number of cores that is taken for a GPU that nothing is known of. Kernels for OpenCL are the same for every driver."""
+"""Number of cores assumed for an unknown GPU. Kernels for OpenCL are the same for every driver."""
 
 
 WIDEST = 16
-"""The bytes that a thread reads at once at most, and copies of which begin at a multiple."""
+"""Maximum bytes that a thread reads at once, and the alignment of copies of that many."""
 
 
 def cuda_gpu(arch: str) -> Gpu:
-    """A GPU of NVIDIA's; the shared memory is what a kernel has without asking for more."""
+    """An NVIDIA GPU; the shared memory is the default limit of a kernel."""
     name = arch.rstrip("af")
     has_tensor_cores = int(name.removeprefix("sm_")) >= TENSOR_CORES
     return Gpu(CORES.get(name, USUAL_CORES), 1024, 49152, has_tensor_cores=has_tensor_cores, alignment=WIDEST)
 
 
 def opencl_gpu(arch: str) -> Gpu:
-    """An OpenCL device with the limits that a machine's `arch` states, as "256x32768+cl_khr_fp16"."""
+    """An OpenCL device with the limits in a machine's `arch`, as "256x32768+cl_khr_fp16"."""
     threads, memory = map(int, arch.split("+")[0].split("x"))
     return Gpu(USUAL_CORES, threads, memory)

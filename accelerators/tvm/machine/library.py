@@ -1,4 +1,4 @@
-"""TVM itself with its compiler, imported when something is first compiled."""
+"""TVM with its compiler, imported when something is first compiled."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from partita.accelerators.tvm.run.runtime import PACKAGE, function, has_backend,
 __all__ = ["OLDEST", "PACKAGE", "compiling", "function", "part", "tvm", "why_no_compiler"]
 
 OLDEST = (0, 27)
-"""The oldest version whose modules are where this folder looks for them."""
+"""Oldest version with the module layout that this folder expects."""
 
 compiling = Guard(threading.RLock)
-"""TVM's builders and passes keep state of their own: one thread compiles at a time, under this lock."""
+"""Lock of all compilations: TVM's builders and passes have global state, so only one thread may compile at a time."""
 
 
 @cache
@@ -51,7 +51,7 @@ def part(name: str) -> Any:
 
 @cache
 def why_no_compiler() -> str | None:
-    """Why TVM does not compile here, though models that were compiled before run all the same; None where it compiles."""
+    """Why TVM cannot compile here, though it may run models that were compiled before; None if it can."""
     if package_folder() is None or not has_backend("tvm_compiler"):
         return f"TVM's compiler is not installed here, only its runtime: pip install {PACKAGE}"
     return None

@@ -1,4 +1,4 @@
-"""The machine that kernels are compiled for: the host's own instruction set, or a GPU architecture."""
+"""The machine that kernels are compiled for: the host's instruction set, or a GPU architecture."""
 
 from __future__ import annotations
 
@@ -20,47 +20,46 @@ from partita.accelerators.tvm.sizes.extent import Extent
 
 @attrs.frozen(slots=True)
 class Machine:
-    """A target as schedules see it."""
+    """A compilation target, with the properties that schedules use."""
 
     kind: str
     """"cpu", "cuda" or "opencl"."""
     arch: str
-    """The processor by LLVM's name, the GPU's architecture ("sm_80"), or the limits of an OpenCL device ("256x32768")."""
+    """LLVM's name of the processor, the GPU's architecture ("sm_80"), or the limits of an OpenCL device ("256x32768")."""
     threads: int
-    """On how many threads a kernel runs."""
+    """Number of threads that run a kernel."""
     lanes: int
-    """How many 32-bit numbers a vector register holds."""
+    """Number of 32-bit elements of a vector register."""
     registers: int = 16
-    """How many vector registers there are."""
+    """Number of vector registers."""
     instructions: tuple[Used, ...] = ()
     """The special instructions that kernels use, at most one for each element type."""
     hidden: tuple[str, ...] = ()
-    """What processors of this name have, by LLVM's names, and this one lacks: virtual machines hide some of it."""
+    """LLVM's names of extensions that processors of this name have and this one lacks: virtual machines hide some."""
     takes_tf32: bool = False
-    """May products of float32 round what they multiply to TF32, as tensor cores take it?"""
+    """True if float32 products may round their operands to TF32 for tensor cores."""
 
     @property
     def is_gpu(self) -> bool:
-        """Is it a GPU, whose kernels the generic rules schedule, and whose memory is its own?"""
+        """True for a GPU: the generic rules for GPUs schedule its kernels, and it has memory of its own."""
         return self.kind != "cpu"
 
     @property
     def gpu(self) -> Gpu:
-        """The sizes of the GPU that it is."""
+        """Sizes of the GPU."""
         return opencl_gpu(self.arch) if self.kind == "opencl" else cuda_gpu(self.arch)
 
     @property
     def rounds_products(self) -> bool:
-        """Do its products of float32 round what they multiply?"""
+        """True if float32 products round their operands."""
         return self.is_gpu and self.takes_tf32 and self.gpu.has_tensor_cores
 
     def threads_for(self, amount: int, least: int = STEPS) -> int:
-        """The number of threads that share this much work: one, where it is too little to wake the others for. What is known only
-        when a model is called is taken to be enough."""
+        """Number of threads for this much work: one if waking the others would take longer. Dynamic amounts count as enough."""
         return self.threads if self.is_gpu or isinstance(amount, Extent) or amount >= least else 1
 
     def tasks_for(self, amount: int, least: int = STEPS) -> int:
-        """The number of tasks that this much work is cut into: several for each thread that shares it."""
+        """Number of tasks for this much work: several for each thread that takes part."""
         threads = self.threads_for(amount, least)
         return TASKS * threads if threads > 1 else 1
 
@@ -70,11 +69,11 @@ class Machine:
 
     @property
     def target(self) -> Any:
-        """TVM's own description of the machine."""
+        """TVM's target for the machine."""
         return _target(self)
 
     def identity(self) -> dict[str, str]:
-        """The properties that code for a processor depends on: its instruction set, and its number of threads."""
+        """Properties that code for a processor depends on: its instruction set, and its number of threads."""
         host = {"target": host_cpu(), "features": " ".join(sorted(usable_features()))}
         own = {"threads": str(self.threads), "instructions": " ".join(map(str, self.instructions))}
         return {**host, **own}
@@ -102,14 +101,14 @@ def _target(machine: Machine) -> Any:
 
 @cache
 def host_cpu() -> str:
-    """The host's processor by LLVM's name; "generic" where there is no compiler."""
+    """LLVM's name of the host's processor; "generic" without a compiler."""
     asked = function("tvm.codegen.llvm.GetHostCPUName")
     return str(asked() or "generic") if asked is not None else "generic"
 
 
 @cache
 def hidden_features() -> tuple[str, ...]:
-    """The extensions that LLVM would use on a processor of the host's name and the host lacks."""
+    """Extensions that LLVM assumes for a processor of the host's name and the host lacks."""
     asked, there = function("target.llvm_get_cpu_features"), usable_features()
     if asked is None or not there:
         return ()
@@ -119,7 +118,7 @@ def hidden_features() -> tuple[str, ...]:
 
 @cache
 def host_machine(threads: int) -> Machine:
-    """The host with so many threads."""
+    """The host with this many threads."""
     features = usable_features()
     lanes, registers = 4, 32 if "neon" in features else 16
     if "avx512f" in features:
@@ -130,9 +129,9 @@ def host_machine(threads: int) -> Machine:
 
 
 def with_instruction(machine: Machine, name: str) -> Machine:
-    """The machine with another instruction for its element type, written out where the host lacks it; without a name as it is.
+    """The machine with another instruction for its element type, emulated if the host lacks it; unchanged if `name` is empty.
 
-    Vectors of floating point become as wide as the instruction's."""
+    Float vectors become as wide as the instruction's."""
     if not name:
         return machine
     row = BY_NAME[name]
@@ -148,5 +147,5 @@ def gpu_machine(arch: str, takes_tf32: bool = False) -> Machine:
 
 
 def opencl_machine(threads: int, local_memory: int, extensions: frozenset[str]) -> Machine:
-    """An OpenCL device whose work-groups have so many items and bytes of local memory at most."""
+    """An OpenCL device whose work-groups have at most this many items and bytes of local memory."""
     return Machine("opencl", "+".join([f"{threads}x{local_memory}", *sorted(extensions)]), 1, 1)

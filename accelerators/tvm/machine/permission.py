@@ -1,7 +1,6 @@
-"""Permission to use the processor's tiles (AMX): Linux gives it to a process that asks.
+"""Permission to use the processor's tiles (AMX), which Linux grants a process on request.
 
-It holds for all threads, also those that run already, and after a fork; without it the first instruction on tiles ends the
-process."""
+It holds for all threads, also running ones, and after a fork. Without it the first instruction on tiles ends the process."""
 
 from __future__ import annotations
 
@@ -13,18 +12,18 @@ from functools import cache
 from partita.accelerators.tvm.machine.processor import host_features
 
 ARCH_PRCTL = 158
-"""The system call's number on x86-64."""
+"""Number of the system call on x86-64."""
 
 ASK = 0x1023
-"""ARCH_REQ_XCOMP_PERM: ask for a part of the processor's state."""
+"""ARCH_REQ_XCOMP_PERM: request a component of the processor's state."""
 
 TILES = 18
-"""The number of the tiles' state."""
+"""Number of the tile-data component."""
 
 
 @cache
 def usable_features() -> frozenset[str]:
-    """The host's extensions, without the tiles where the system refuses them. It is asked once for the process."""
+    """The host's extensions, without tiles if the system refuses them. The request is made once per process."""
     features = host_features()
     if "amx-tile" not in features or _is_permitted():
         return features

@@ -1,4 +1,4 @@
-"""The host's instruction set extensions, by LLVM's names: from the operating system where it tells, else from LLVM."""
+"""The host's instruction set extensions, by LLVM's names: from the operating system if possible, else from LLVM."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _NAMES = {
     "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_vpopcntdq": "avx512vpopcntdq",
     "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "asimdrdm": "rdm", "atomics": "lse",
 }
-"""Linux's names of extensions that have another name in LLVM."""
+"""LLVM's names of extensions that have another name in Linux."""
 
 _SAME = frozenset(
     "sse sse2 ssse3 sse4a avx avx2 fma fma4 xop f16c bmi2 popcnt movbe adx aes vaes vpclmulqdq gfni avx512f avx512bw avx512cd "
     "avx512dq avx512vl avx512vbmi avx512ifma avx512er avx512pf tbm sve sve2 i8mm bf16 fp16".split()
 )
-"""Extensions that have one name in both. Kernels use no instructions that are in none of these lists."""
+"""Extensions with the same name in both. Kernels use no instructions that are in none of these lists."""
 
 UNSTATED = frozenset(
     "avx10.1 avx10.2 avxneconvert avxvnniint8 avxvnniint16 cmpccxadd egpr ndd nf ccmp ppx push2pop2 zu".split()
 )
-"""Extensions that Linux does not tell of: where nothing else does, kernels do without them."""
+"""Extensions that Linux does not report. If LLVM does not either, kernels do without them."""
 
 KNOWN_FEATURES = _SAME.union(_NAMES.values(), UNSTATED)
-"""The extensions that are asked for, by LLVM's names."""
+"""All extensions that are considered, by LLVM's names."""
 
 
 @cache
 def host_features() -> frozenset[str]:
-    """The extensions that the host has."""
+    """Extensions of the host."""
     try:
         lines = _LINUX.read_text().splitlines()
     except OSError:
@@ -45,7 +45,7 @@ def host_features() -> frozenset[str]:
 
 
 def _from_llvm() -> frozenset[str]:
-    """The values are TVM's own numbers, which only the package can read."""
+    """The extensions according to LLVM; the values are TVM's own numbers, which only the package can read."""
     tvm()
     asked = function("tvm.codegen.llvm.GetHostCPUFeatures")
     return frozenset() if asked is None else frozenset(str(name) for name, there in asked().items() if there)

@@ -1,8 +1,8 @@
-"""The import of TVM in a third of its time.
+"""Import of TVM in a third of the time.
 
-Half of the import is hooks for GPUs. Names that TVM does not know are errors to it, for each of which it walks the stack, and the
-first time reads the symbols of all its libraries: the hooks ask for a hundred such names. And fifty modules each
-ask for the names of all functions, of which there are 2,000."""
+Half of the import is hooks for GPUs. They look up a hundred names that TVM does not know. For each such error TVM walks the
+stack, and the first time it reads the symbols of all its libraries. Besides, fifty modules each list the names of all 2,000
+functions."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from partita.accelerators.tvm.run.runtime import EXTRA, has_backend, without_tor
 from partita.graph.pauses import collector_paused
 
 HOOKS = "TVM_DEVICE_BACKEND_AUTOLOAD"
-"""Where this is 0 in the environment TVM imports no hooks."""
+"""Environment variable; TVM imports no hooks if it is 0."""
 
 _importing = Guard(threading.RLock)
-"""One thread at a time changes what TVM's import reads, and puts it back."""
+"""Lock: only one thread at a time may patch what TVM's import reads."""
 
 
 @contextmanager
 def short_import() -> Iterator[None]:
-    """Inside, TVM is imported without its hooks and torch, and with its functions' names listed once, and Python collects no
-    garbage."""
-    has_backend(EXTRA)  # Without this library TVM does not know some of the types that it imports.
+    """Inside, TVM is imported without its hooks and torch, its functions' names are listed once, and garbage collection is
+    paused."""
+    has_backend(EXTRA)  # Without this library TVM lacks some of the types that it imports.
     with _importing.lock, without_torch(), collector_paused(), _hooks_left_out(), _names_listed_once():
         yield
 
 
 def gpu_hooks(kind: str) -> None:
-    """Load what TVM has to know of GPUs of a kind, "cuda" or "opencl", before it makes code for them.
+    """Load TVM's hooks for a kind of GPU, "cuda" or "opencl", before code generation.
 
-    TVM calls them loaded when it begins to load them, so that a second thread waits here until they are."""
+    TVM marks them as loaded when loading begins; the lock lets a second thread wait until they are."""
     with _importing.lock:
         importlib.import_module("tvm.backend").load(kind)
 
 
 @contextmanager
 def _hooks_left_out() -> Iterator[None]:
-    """Inside, the import of TVM loads no hooks, unless the environment says whether it does."""
+    """Inside, the import of TVM loads no hooks, unless the environment variable is set."""
     if HOOKS in os.environ:
         yield
         return
@@ -56,7 +56,7 @@ def _hooks_left_out() -> Iterator[None]:
 
 @contextmanager
 def _names_listed_once() -> Iterator[None]:
-    """Inside, the names of TVM's functions are listed anew only where there are more of them than before."""
+    """Inside, the names of TVM's functions are listed again only if their number has grown."""
     registry: Any = importlib.import_module("tvm_ffi.registry")
     counting = registry.get_global_func("ffi.FunctionListGlobalNamesFunctor", allow_missing=True)
     if counting is None:

@@ -1,4 +1,4 @@
-"""Keeps what TVM prints and warns of off the screen, whichever threads compile, and nothing of what other threads print."""
+"""Suppresses TVM's output and warnings in all compiling threads, without suppressing output of other threads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from partita.accelerators.process.forking import renewed_in_children
 
 
 class Silence:
-    """A context in which the threads that entered it print nothing. Warnings are left out as long as any thread is inside.
+    """A context in which the threads that entered it print nothing. Warnings are suppressed while any thread is inside.
 
-    contextlib.redirect_stdout and warnings.catch_warnings are no such thing: of two threads inside, the one that leaves last
-    puts back what the other had put there, and the process is silent for good."""
+    contextlib.redirect_stdout and warnings.catch_warnings cannot do this: if two threads overlap, the one that leaves last
+    restores what the other had set, and the process stays silent."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,11 +39,11 @@ class Silence:
                 self._end()
 
     def is_here(self) -> bool:
-        """Is this thread inside?"""
+        """True if this thread is inside."""
         return self._depth() > 0
 
     def renew(self) -> None:
-        """In a forked process, which has none of the threads that were inside: it prints and warns again."""
+        """Reset in a forked process, which has none of the threads that were inside: it prints and warns again."""
         self._lock, self._count = threading.RLock(), 0
         self._end()
 
@@ -67,14 +67,14 @@ class Silence:
 
 
 class _Muted:
-    """A stream that drops what the silent threads write, and is the stream behind it in all else."""
+    """A stream that drops the output of silent threads and otherwise delegates to the real stream."""
 
     def __init__(self, stream: Any, silence: Silence) -> None:
         self.stream = stream
         self._silence = silence
 
     def write(self, text: str) -> int:
-        """Write it, unless this thread is silent."""
+        """Write the text, unless this thread is silent."""
         return len(text) if self._silence.is_here() else self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,6 +1,6 @@
-"""The special instructions that kernels name themselves, and which of them a processor has. LLVM finds all others.
+"""Special instructions that kernels name explicitly, and which of them a processor has. LLVM selects all others.
 
-Each has a portable form with the same bits, so that what uses it is compiled, run and checked on every processor."""
+Each has a portable form with bit-identical results, so that its users can be compiled, run and checked on every processor."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from partita.accelerators.interface.keys import BadValue
 
 @attrs.frozen(slots=True)
 class Special:
-    """An instruction for narrow numbers."""
+    """An instruction for narrow element types."""
 
     name: str
-    """What configurations and choices call it."""
+    """Its name in configurations and choices."""
     multiplies: str
-    """The element type of its products: "int8" means unsigned by signed bytes, whose sums are exact, and "int4" half bytes, which
-    are looked up and then multiplied as float32."""
+    """Element type of its products: "int8" means unsigned by signed bytes, with exact sums; "int4" means half bytes, which are
+    looked up in a table and multiplied as float32."""
     needs: tuple[frozenset[str], ...]
-    """The sets of extensions, by LLVM's names, of which a processor has at least one set whole."""
+    """Sets of extensions, by LLVM's names; a processor needs all of at least one set."""
     lanes: int
-    """How many sums a vector holds, or numbers; 0: as many as the machine's vectors."""
+    """Number of sums or elements in a vector; 0: as many as in the machine's vectors."""
 
     def is_here(self, features: Collection[str]) -> bool:
-        """Does a processor with these extensions have it?"""
+        """True if a processor with these extensions has the instruction."""
         return any(every <= set(features) for every in self.needs)
 
 
@@ -35,11 +35,11 @@ class Used:
     """A special instruction that a machine's kernels use."""
 
     name: str
-    """The instruction's name in the table."""
+    """Name of the instruction in the table."""
     is_emulated: bool = False
-    """Is it written out in portable code, which makes the same bits?"""
+    """True if it is emulated by portable code with bit-identical results."""
     is_asked: bool = False
-    """Does the configuration ask for it, even where others would be faster?"""
+    """True if the configuration requests it, even where others would be faster."""
 
     def __str__(self) -> str:
         return f"{self.name}:emulated" if self.is_emulated else self.name
@@ -60,13 +60,13 @@ INSTRUCTIONS = (
     Special("fma", "bfloat16", _needs(""), 0),
     Special("vpermps", "int4", _needs("avx512f"), 16),
 )
-"""The special instructions; of those for one element type the fastest comes first."""
+"""The special instructions; for each element type the fastest comes first."""
 
 BY_NAME = {instruction.name: instruction for instruction in INSTRUCTIONS}
 
 
 def best_instructions(features: Collection[str]) -> tuple[Used, ...]:
-    """The fastest for each element type that a processor with these extensions has."""
+    """The fastest instruction for each element type that a processor with these extensions has."""
     best: dict[str, Used] = {}
     for instruction in INSTRUCTIONS:
         if instruction.is_here(features):
@@ -75,7 +75,7 @@ def best_instructions(features: Collection[str]) -> tuple[Used, ...]:
 
 
 def integer_instruction(value: object) -> str:
-    """A configuration's value: the name of an instruction for bytes, or nothing, which leaves the choice to the device."""
+    """Validates a configuration value: the name of an instruction for bytes, or "", which lets the device choose."""
     return _instruction("int8", value)
 
 

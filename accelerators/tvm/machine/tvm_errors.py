@@ -1,4 +1,4 @@
-"""Makes the output, warnings and errors of TVM fit for a user's eyes."""
+"""Output, warnings and errors of TVM in a form fit for users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.accelerators.tvm.machine.silence import Silence
 from partita.graph.errors import PartitaError
 
 Failure = Exception
-"""The exceptions that TVM raises, which may be any at all."""
+"""Exceptions that TVM raises: any."""
 
 
 _silence = Silence()
@@ -23,7 +23,7 @@ def quiet() -> Silence:
 
 @contextlib.contextmanager
 def refused(stage: str) -> Iterator[None]:
-    """Whatever TVM raises becomes one CompileError of one line."""
+    """Turns any exception of TVM's into a CompileError of one line."""
     try:
         yield
     except PartitaError:
@@ -33,7 +33,7 @@ def refused(stage: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The part of TVM's message that says what is wrong."""
+    """The line of TVM's message that states the problem."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("File ", "Traceback", "Stack trace", "[", "---"))]
     return f"{type(error).__name__}: {(telling or lines or ['no message'])[0]}"[:240]

@@ -1,27 +1,27 @@
-"""How little work is one thread's: it is done in about the time that it takes to wake the others.
+"""Amounts of work below which one thread is used: such work takes about as long as waking the other threads.
 
-Each number counts what its kernels count. They differ as the steps do: a product in a register is cheaper than a power."""
+Each constant has the unit of its kernels. They differ because the steps do: a product in a register is cheaper than a power."""
 
 POWERS = 16_384
-"""Numbers that a power is taken of."""
+"""Powers."""
 
 MOVES = 32_768
-"""Numbers that are moved from one layout to another, or mixed with a neighbour."""
+"""Elements moved from one layout to another, or combined with a neighbour."""
 
 STEPS = 65_536
-"""Steps of an element-wise function: what is asked about unless another count is named."""
+"""Steps of an element-wise function; the default."""
 
 TAPS = 200_000
-"""Numbers that windows read."""
+"""Elements that windows read."""
 
 VALUE_PRODUCTS = 200_000
-"""Multiplications of two values, whose panels are laid out in each run."""
+"""Multiplications of two matrices neither of which is constant: their panels are packed in each run."""
 
 MATRIX_PRODUCTS = 500_000
 """Multiplications by a constant matrix."""
 
 STEP_PRODUCTS = 250_000
-"""Multiplications of one step of a recurrent layer, all of which wait for the step before."""
+"""Multiplications of one step of a recurrent layer, which all depend on the step before."""
 
 CONVOLUTION_PRODUCTS = 1_000_000
 """Multiplications by the weights of a convolution."""
@@ -30,10 +30,10 @@ BYTE_PRODUCTS = 1_000_000
 """Multiplications of bytes."""
 
 BYTE_TAPS = 262_144
-"""Bytes that windows read, or that convolutions of each channel by itself multiply."""
+"""Bytes that windows read, or that depthwise convolutions multiply."""
 
 LOOKUPS = 16_384
-"""Bytes that are looked up in a table, one by one."""
+"""Bytes looked up in a table, one by one."""
 
 TASKS = 4
-"""The number of tasks for each thread where work is cut finely: a thread that is held up is late by little."""
+"""Number of tasks per thread for finely cut work: a delayed thread then costs little."""

@@ -1,4 +1,4 @@
-"""Constant weights of which a kernel would make something else than ONNX says."""
+"""Constant weights with NaN or infinities for which TVM's kernels would deviate from ONNX."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from partita.graph.node import Node
 
 WEIGHTED = frozenset(("ConvTranspose",))
-"""The ops that are looked at."""
+"""Ops that are checked."""
 
 
 def beyond_numbers(node: Node) -> str | None:
-    """Why TVM had better not get the node: a constant weight is NaN or infinite."""
+    """Reason to refuse the node: a constant weight is NaN or infinite."""
     if node.op not in WEIGHTED or node.domain:
         return None
     weights = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None

@@ -1,4 +1,4 @@
-"""Trying bodies in a child process first, so that a crash or a hang of TVM's compiler is a refusal or a CompileError, no more."""
+"""Trials of bodies in a child process, so that a crash or hang of TVM's compiler is only a refusal or a CompileError."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from partita.graph.graph import Graph
 
 @attrs.frozen(slots=True)
 class Isolation:
-    """Has bodies compiled in the child process, for this machine."""
+    """Compiles bodies for this machine in the child process."""
 
     machine: Machine
     seconds: float
-    """The seconds that one body may take once the child is there."""
+    """Time limit for one body in seconds, once the child has started."""
 
     def check(self, body: Body) -> None:
         """CompileError if TVM refuses the body, crashes on it, or takes too long.
@@ -37,8 +37,8 @@ class Isolation:
             raise CompileError(answer)
 
     def trial(self, graph: Graph) -> tuple[bool | str, bool]:
-        """Does TVM take the one op of the graph? True or why not, and whether that is the compiler's own word: if not, it crashed
-        or took too long, which may be otherwise next time."""
+        """True if TVM takes the one op of the graph, otherwise the reason. The second value is True if the compiler answered; if
+        not, it crashed or timed out, and the next trial may differ."""
         answer, lasting = self._ask(graph)
         return (True if answer is None else answer), lasting
 
@@ -53,14 +53,14 @@ _asking: ContextVar[Isolation | None] = ContextVar("isolation of trials", defaul
 
 
 def trial_elsewhere(graph: Graph) -> tuple[bool | str, bool] | None:
-    """The answer of a child process about the one op of the graph; None where trials are made in this process."""
+    """Answer of the child process for the one op of the graph; None if trials run in this process."""
     isolation = _asking.get()
     return None if isolation is None else isolation.trial(graph)
 
 
 @contextmanager
 def isolated_trials(machine: Machine, seconds: float) -> Iterator[None]:
-    """Inside, this thread's trials are made in a child process."""
+    """Inside, this thread's trials run in a child process."""
     token = _asking.set(_asking.get() or Isolation(machine, seconds))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Lists the nodes that TVM compiles without complaint and computes wrongly, each with the reason; they are refused.
+"""Nodes that TVM compiles without an error but computes wrongly, with the reasons; they are refused.
 
 They were found with ONNX's own node tests; `tests/accelerators/tvm/node_cases.py` finds new ones.
 """
@@ -18,18 +18,18 @@ from partita.graph.types import TensorType
 
 @attrs.frozen(slots=True)
 class Rule:
-    """One thing not to ask of TVM."""
+    """One case that TVM computes wrongly."""
 
     op: str
-    """The op."""
+    """Name of the op."""
     when: Callable[[Node], bool]
-    """Is the node such a case?"""
+    """True for nodes that are such a case."""
     reason: str
-    """The reason: what would go wrong."""
+    """The reason: the error that TVM would make."""
 
 
 def _set(name: str, *values: object) -> Callable[[Node], bool]:
-    """Has the attribute one of these values?"""
+    """Predicate: the attribute has one of these values."""
     return lambda node: node.attrs.get(name) in values
 
 
@@ -44,11 +44,11 @@ def _is_float(node: Node) -> bool:
 
 WIDE = frozenset(("int64", "uint64"))
 SORTED = frozenset("float64 int8 uint8 int32 int64".split())
-"""The element types that TVM's TopK sorts right, except NaN among doubles: `prepare.parts` hands it none."""
+"""Element types that TVM's TopK sorts correctly, except NaN among float64, which `prepare.parts` removes before."""
 
 
 LONGEST = 1 << 20
-"""The numbers of a constant that the importer may make of an op."""
+"""Maximum number of elements of a constant that the importer may make of an op."""
 
 
 def _drops_nan(node: Node) -> bool:
@@ -56,7 +56,7 @@ def _drops_nan(node: Node) -> bool:
 
 
 def _other_sizes(node: Node) -> bool:
-    """Are the indices shorter than the data along another dimension than the axis?"""
+    """True if indices are shorter than the data along a dimension other than the axis."""
     shapes = [entry.type.shape for entry in node.reads[:2] if isinstance(entry.type, TensorType) and entry.type.is_static]
     if len(shapes) < 2 or not shapes[0] or shapes[1] is None:
         return False
@@ -65,20 +65,20 @@ def _other_sizes(node: Node) -> bool:
 
 
 def _has_fractions(node: Node) -> bool:
-    """Is it a product of whole numbers whose factors are not whole?"""
+    """True for an integer product with factors that are not integers."""
     factors = [float(node.attrs.get(name, 1.0)) for name in ("alpha", "beta")]
     return "int" in _dtype(node) and not all(factor.is_integer() for factor in factors)
 
 
 def _is_written_out(node: Node) -> bool:
-    """Is it a Range of constants with more numbers than a constant may have?"""
+    """True for a Range of constants with more elements than a constant may have."""
     value_type = node.output_types[0]
     size = value_type.shape[0] if isinstance(value_type, TensorType) and value_type.shape else None
     return isinstance(size, int) and size > LONGEST and all(entry.node.value is not None for entry in node.reads)
 
 
 def samples_nan(node: Node) -> bool:
-    """Is it a GridSample of the nearest pixels whose positions may be NaN? As a part of itself it gets none."""
+    """True for a GridSample of nearest pixels whose positions may be NaN. As a part of a decomposed op it gets no NaN."""
     entry = node.inputs[1] if len(node.inputs) > 1 else None
     grid = None if entry is None else entry.node.value
     is_finite = grid is not None and bool(np.isfinite(grid.astype(np.float64)).all())
@@ -122,5 +122,5 @@ for _rule in RULES:
 
 
 def known_wrong(node: Node) -> str | None:
-    """Why TVM's answer would be wrong; None if nothing is known against it."""
+    """Why TVM's result would be wrong; None if no problem is known."""
     return next((rule.reason for rule in _by_op.get(str(node.op), ()) if rule.when(node)), None)

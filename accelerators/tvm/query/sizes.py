@@ -1,6 +1,4 @@
-"""Finds the values of a graph with symbols that are known once its sizes are: shape arithmetic, and positions computed
-from it.
-"""
+"""Values of a graph with symbols that are known once its input sizes are: shape arithmetic, and positions computed from it."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from partita.passes.labour import ENDLESS
 
 
 def is_settled(node: Node, graph: Graph) -> bool:
-    """Are all outputs of the node known once the sizes of the graph's inputs are?
+    """True if all outputs of the node are known once the sizes of the graph's inputs are.
 
     Then no kernel is made for the node.
     """
@@ -24,23 +22,23 @@ def is_settled(node: Node, graph: Graph) -> bool:
 
 
 def unsettled_input(node: Node, graph: Graph) -> NodeEntry | None:
-    """An input that decides on sizes, and whose value is known only when the model runs."""
+    """An input that determines sizes and whose value is known only at run time."""
     settled = _settled(graph)
     return next((entry for entry in deciding(node) if entry not in settled), None)
 
 
 SMALL = 200
-"""A graph of fewer nodes may be an op taken apart: many of them are asked about between two questions about the model."""
+"""Graphs with fewer nodes may be decomposed ops, many of which are queried between two queries of the model."""
 
 Settled = tuple["weakref.ref[Graph]", frozenset[NodeEntry]]
 """A graph and its values that are known once its sizes are."""
 
 _last: dict[bool, Settled] = {}
-"""The small and the large graph asked about last, with their values while they live: the values hold weights."""
+"""The last small and the last large graph, with their known values, while they live: the values hold weights."""
 
 
 def _settled(graph: Graph) -> frozenset[NodeEntry]:
-    """The values; those of the small and of the large graph asked about last are remembered."""
+    """Known values, cached for the last small and the last large graph."""
     small = len(graph.nodes) < SMALL
     known = _last.get(small)
     if known is not None and known[0]() is graph:
@@ -51,8 +49,8 @@ def _settled(graph: Graph) -> frozenset[NodeEntry]:
 
 
 def _forget(last: dict[bool, Settled], small: bool, gone: weakref.ref[Graph]) -> None:
-    """Drop what is remembered of a graph that is gone. This may run at any time, in any thread, so it waits for no lock; when the
-    process ends the module's names are gone before, so it reads none."""
+    """Drop the cached values of a graph that was freed. As a finalizer it may run at any time in any thread, so it takes no lock;
+    at the end of the process the module's globals are gone, so it reads none."""
     known = last.get(small)
     if known is not None and known[0] is gone:
         last.pop(small, None)
@@ -69,5 +67,5 @@ def _find_settled(graph: Graph) -> set[NodeEntry]:
 
 
 def _is_computed_beforehand(node: Node) -> bool:
-    """Does folding compute the op, once all that it reads is known?"""
+    """True if constant folding computes the op once its inputs are known."""
     return node.is_op and not node.bodies and not is_random(node) and node.op not in ENDLESS

@@ -1,6 +1,4 @@
-"""Decides which ops TVM compiles, and compiles right: rules first, then one trial for each kind of node, whose answer
-is remembered.
-"""
+"""Decides which ops TVM compiles correctly: by rules, then by one trial for each kind of node, whose answer is cached."""
 
 from __future__ import annotations
 
@@ -61,22 +59,22 @@ from partita.passes.deciding import COUNTING, INDEXED, deciding
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
 )
-"""The element types that kernels take."""
+"""Element types that kernels take."""
 
 SHOWN = 64
-"""Constants of so many numbers at most are part of what is tried: their values may decide."""
+"""Maximum number of elements of constants whose values are part of a trial's key, because they may matter."""
 
 MOST_VALUES = 1024
-"""Ops of more inputs and outputs are refused: TVM takes a time that grows with their number squared, and minutes for 5,000."""
+"""Ops with more inputs and outputs are refused: TVM's time grows with the square of their number, to minutes for 5,000."""
 
 trials: dict[str, bool | str] = {}
-"""The answers that were found by trying."""
+"""Cached answers of trials."""
 
 MOST = 65_536
-"""The number of answers that are held at most."""
+"""Maximum number of cached answers."""
 
 _answers: dict[Hashable, bool | str] = {}
-"""The answers for ops of one structure, with its sizes: a large graph repeats a few structures."""
+"""Cached answers for ops of one structure, including sizes: a large graph repeats a few structures."""
 
 _guard = Guard()
 
@@ -98,7 +96,7 @@ def supported(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
 
 def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
-    """A function that says whether some kernel takes an op of the graph, whatever types it was given since."""
+    """Predicate: some kernel takes an op of the graph, even if its types were changed since."""
 
     def answer(node: Node) -> bool:
         return formula(node, LATEST) is not None or supported(node, graph, machine) is True
@@ -107,8 +105,8 @@ def takes(graph: Graph, machine: Machine) -> Callable[[Node], bool]:
 
 
 def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
-    """A key of all that the answer depends on except names; None where that is not cheap to compute or a reason would
-    hold a name.
+    """Key of all that the answer depends on except names; None if it is not cheap to compute, or if a reason would contain a
+    name.
     """
     if node.domain or node.bodies:
         return None
@@ -175,7 +173,7 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
 
 
 def _refusal(node: Node, graph: Graph) -> str | None:
-    """The reason to refuse the node that is known without a trial; None if there is none."""
+    """Reason to refuse the node without a trial; None if there is none."""
     if node.bodies:
         return f"TVM's kernels have no control flow: {node.op} holds a body"
     if is_random(node):
@@ -202,7 +200,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
 
 
 def _unknown_view(node: Node) -> str | None:
-    """A view of stated sizes whose value, which may contradict them, is known only when the model runs."""
+    """Refusal of a view with declared sizes whose shape input is known only at run time and may contradict them."""
     value = node.inputs[1] if node.op in VIEWS and not node.domain and len(node.inputs) > 1 else None
     if value is None or value.node.value is not None:
         return None
@@ -213,7 +211,7 @@ def _unknown_sizes(node: Node, graph: Graph) -> str | None:
     if is_settled(node, graph):
         return None
     decides = unsettled_input(node, graph)
-    is_said = any(entry.node.value is None for entry in deciding(node))  # By sizes, since none of these is unsettled.
+    is_said = any(entry.node.value is None for entry in deciding(node))  # Sizes determine them, since none of these is unsettled.
     if decides is not None or (_static_inputs(node) and not is_said) or (node.op in COUNTING and not node.domain):
         name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
         return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
@@ -233,9 +231,7 @@ def _is_static(entry: NodeEntry) -> bool:
 
 
 def _by_name(node: Node) -> bool | str:
-    """The answer by the op alone: where sizes are symbols nothing can be tried, and each size is compiled when it
-    comes.
-    """
+    """Answer for an op with symbolic sizes by its name alone: it cannot be tried, and is compiled for each size at run time."""
     if node.op == "Attention":
         return "this Attention is taken apart first"
     return node.op in _importable() or f"TVM's importer has no op {node.op}"
@@ -247,7 +243,7 @@ def _importable() -> frozenset[str]:
 
 
 def _is_drafted(node: Node, graph: Graph, machine: Machine) -> bool:
-    """Does a kernel of ours take the node, as large as it is, or as any size that it may have?"""
+    """True if a kernel of ours takes the node at its static size, or at any size if it is dynamic."""
     if any(sizes_of(entry.type) is None for entry in (*node.reads, *(e for e in node.outputs if e.name))):
         return False
     try:
@@ -258,7 +254,7 @@ def _is_drafted(node: Node, graph: Graph, machine: Machine) -> bool:
 
 
 def _signature(node: Node, graph: Graph) -> str:
-    """The node without names and sizes."""
+    """Text of the node without names and sizes."""
     inputs = ", ".join("-" if entry is None else _shown(entry) for entry in node.inputs)
     ranks = [entry.type.rank if isinstance(entry.type, TensorType) and entry.name else "-" for entry in node.outputs]
     outputs = ", ".join(map(str, ranks))
@@ -276,9 +272,9 @@ def _shown(entry: NodeEntry) -> str:
 
 
 def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool]:
-    """A kernel of ours takes the node, or TVM imports and lowers it by itself; and whether that is worth remembering.
+    """True if a kernel of ours takes the node, or TVM imports and lowers it, otherwise the reason; and whether to cache that.
 
-    TVM's OpenCL C has no words for some of what a kernel may hold: there the kernel is built too."""
+    TVM's OpenCL C cannot express everything that a kernel may contain, so kernels for OpenCL are built too."""
     try:
         body = make_body(alone(node, graph))
         with quiet(), refused("kernel"):
@@ -292,7 +288,7 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
             return wrong, True
         return trial_elsewhere(body.graph) or (import_trial(body.graph, machine), True)
     except TooMuchCode as error:
-        return error.cause, False  # Other sizes may do.
+        return error.cause, False  # Other sizes may work.
     except CompileError as error:
         return error.cause, True
     except PartitaError as error:
@@ -300,8 +296,8 @@ def _tried(node: Node, graph: Graph, machine: Machine) -> tuple[bool | str, bool
 
 
 def import_trial(graph: Graph, machine: Machine) -> bool | str:
-    """Does TVM import and lower the one op of the graph, and find the types that we know? For a GPU it has to be scheduled and
-    launched too: not every kernel can be launched from a plain list."""
+    """True if TVM imports and lowers the one op of the graph with the declared types, otherwise the reason. For a GPU it is also
+    scheduled and its launches are planned, because not every kernel can be launched from a plain list."""
     try:
         module = legalize(import_body(graph), machine.target)
         difference = type_difference(module["main"].ret_ty, graph)
@@ -315,7 +311,7 @@ def import_trial(graph: Graph, machine: Machine) -> bool | str:
 
 
 def forget() -> None:
-    """Forget the trials."""
+    """Clear the caches of answers."""
     with _guard.lock:
         trials.clear()
         _answers.clear()

@@ -1,9 +1,9 @@
-"""The child process in which bodies and single ops are tried: python -m partita.accelerators.tvm.query.trial_child [pipe]
+"""Child process that tries bodies and single ops: python -m partita.accelerators.tvm.query.trial_child [pipe]
 
-Says in a line of JSON that TVM is there, then reads one for each and answers with one: whether TVM compiles it. If TVM
-crashes or hangs, only this process does. It ends with its parent, or when nothing was asked for a while.
+It prints a line of JSON once TVM is imported, then answers each request line with a line: whether TVM compiles it. If TVM crashes
+or hangs, only this process does. It ends with its parent, or when idle.
 
-The pipe is an open file by its number. Its other end is the parent's, which closes when the parent ends, however that comes."""
+The pipe is an open file descriptor. Its other end is the parent's, which closes whenever and however the parent ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDLE = 60.0
 
 
 def main() -> None:
-    """Serve until the input ends or nobody asks. TVM's own output goes to the error stream, so that answers stay readable."""
+    """Serve until the input ends or no request comes. TVM's own output goes to stderr, so that answers stay parsable."""
     for number in map(int, sys.argv[1:]):
         end_with(number)
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -1,6 +1,6 @@
-"""The child process that this process's trials are made in: one for all threads, started when it is first needed.
+"""The child process for this process's trials: one for all threads, started on first use.
 
-It serves one request at a time, ends by itself when none has come for a while, and is started again after it has ended."""
+It serves one request at a time, ends by itself when idle, and is started again when needed."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.passes.python_child import environment, module_command
 
 STARTING = 60.0
-"""Seconds that the child has to import TVM."""
+"""Seconds that the child may take to import TVM."""
 
 COMMAND = module_command("partita.accelerators.tvm.query.trial_child")
-"""The command that starts the child."""
+"""Command that starts the child."""
 
 
 RETIRED = "TVM's compiler ended without an answer"
-"""The child ended by itself: nothing had been asked for a while when the request was on its way."""
+"""The child was idle and ended by itself while the request was on its way."""
 
 
 class TrialProcess:
-    """Hands requests to the child and takes its answers."""
+    """Sends requests to the child and receives its answers."""
 
     def __init__(self) -> None:
         self._guard = Guard()
         self._child: subprocess.Popen[str] | None = None
         self._alive = -1
-        """The end of a pipe that this process holds, and nobody writes to: the child ends when it closes."""
+        """This process's end of a pipe that nobody writes to: the child ends when it closes."""
         self._command: list[str] = []
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """The child serves the process that started it, not one that was forked from that."""
+        """In a forked process: forget the child, which serves the parent."""
         self._child = None
         self._end_signal()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> tuple[str | None, bool]:
-        """What is wrong with what is tried, None if nothing is; and whether the child says so: if not, it crashed, took longer
-        than so many seconds, or did not start."""
+        """Error message of the trial, None if it succeeded; and whether the child gave this answer. If not, it crashed, timed
+        out, or did not start."""
         with self._guard.lock:
             try:
                 wrong = self._ready() or self._answer_to(request, seconds)
                 if wrong == RETIRED:
                     wrong = self._ready() or self._answer_to(request, seconds)
             except BaseException:
-                self._stop()  # The answer that it still owes would be taken for that to the next request.
+                self._stop()  # Otherwise its late answer would be read as that to the next request.
                 raise
             return wrong, self._child is not None
 
@@ -62,7 +62,7 @@ class TrialProcess:
             self._stop()
 
     def _ready(self) -> str | None:
-        """Start the child unless it is there; the reason if it does not start."""
+        """Start the child unless it runs; the reason if it does not start."""
         if self._child is not None and (self._child.poll() is not None or self._command != COMMAND):
             self._stop()
         if self._child is not None:
@@ -84,7 +84,7 @@ class TrialProcess:
         return self._answer(seconds)
 
     def _answer(self, seconds: float, doing: str = "") -> str | None:
-        """The reason that the child gives, or how the child ended; None if all is well."""
+        """Error message of the child, or how the child ended; None on success."""
         assert self._child is not None and self._child.stdout is not None
         ready, _, _ = select.select([self._child.stdout], [], [], seconds)
         if not ready:
@@ -116,7 +116,7 @@ class TrialProcess:
 
 
 def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
-    """The child, and the end of a pipe by which it sees that this process is there. It is told the number of the other end."""
+    """The child, and this end of a pipe whose closing ends the child. The child gets the descriptor of the other end."""
     watched, alive = pipe()
     try:
         child = subprocess.Popen(
@@ -138,6 +138,6 @@ def _started(command: list[str]) -> tuple[subprocess.Popen[str], int]:
 
 
 TRIALS = TrialProcess()
-"""That of this process."""
+"""The child process of this process."""
 
 atexit.register(TRIALS.stop)

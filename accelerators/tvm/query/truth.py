@@ -1,4 +1,4 @@
-"""Truth values where ONNX allows none: a processor would add and multiply them, each device in its own way."""
+"""Bool inputs of ops for which ONNX does not allow them: devices would add and multiply them, each in its own way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partita.graph.types import TensorType
 
 
 def takes_no_truth(node: Node, graph: Graph) -> str | None:
-    """Why the op may not read the truth values that it is given; None if it may, or reads none."""
+    """Why the op may not read its bool inputs; None if it may, or has none."""
     if node.domain:
         return None
     for slot, entry in enumerate(node.inputs):
@@ -25,7 +25,7 @@ def takes_no_truth(node: Node, graph: Graph) -> str | None:
 
 @cache
 def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
-    """For each input, whether the op's definition allows bool; empty where there is no definition."""
+    """For each input, True if the op's definition allows bool; empty if there is no definition."""
     import onnx.defs
 
     try:

@@ -1,1 +1,1 @@
-"""Everything that compiled kernels need when they run: TVM's runtime, and our own threads."""
+"""Runtime support for compiled kernels: TVM's runtime, and our own threads."""

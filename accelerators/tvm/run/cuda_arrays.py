@@ -1,4 +1,4 @@
-"""Arrays in the memory of one of NVIDIA's GPUs: our own, and those of other libraries (torch, cupy) by DLPack."""
+"""Arrays in an NVIDIA GPU's memory: our own, and those of other libraries (torch, cupy) through DLPack."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from partita.accelerators.tvm.run.cuda_library import CudaError, call
 from partita.graph.types import Array, numpy_dtype
 
 CUDA = 2
-"""The memory of NVIDIA's GPUs, by DLPack's number."""
+"""DLPack's device type of NVIDIA GPUs."""
 
 BFLOAT = (4, 16)
-"""The type that numpy by itself does not have."""
+"""DLPack's code and bits of bfloat16, which numpy itself lacks."""
 
 _CODES = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16",
           (1, 32): "uint32", (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", BFLOAT: "bfloat16",
           (6, 8): "bool"}
-"""The element types by DLPack's kind and number of bits."""
+"""Element types by DLPack's code and number of bits."""
 
 _NAME = b"dltensor"
 
@@ -41,14 +41,14 @@ class _Tensor(ctypes.Structure):
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class CudaArray(DeviceArray):
-    """An array in one piece of a GPU's memory, in C order."""
+    """A contiguous array in a GPU's memory, in C order."""
 
     driver: CudaDriver
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: Any
-    """What keeps the memory."""
+    """Object that keeps the memory alive."""
     given: Any = None
 
     def numpy(self) -> Array:
@@ -68,21 +68,21 @@ class CudaArray(DeviceArray):
         return copy
 
     def shares(self, other: Any) -> bool:
-        """Do they lie in each other's bytes on one GPU?"""
+        """True if both overlap in the memory of one GPU."""
         if not isinstance(other, CudaArray) or other.driver.ordinal != self.driver.ordinal:
             return False
         return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The GPU, as DLPack names it."""
+        """The GPU, in DLPack's terms."""
         return CUDA, self.driver.ordinal
 
     def __dlpack__(self, stream: Any = None, dl_device: Any = None, copy: bool | None = None, **_: Any) -> Any:
-        """The array for another library, without a copy. Nothing is written to it any more, whatever the stream."""
+        """The array for another library, without a copy. The stream is ignored, because the array is no longer written to."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("an array on a GPU is given where it is and without a copy; its numpy() is a copy on the host")
         is_narrow = self.dtype.name == _CODES[BFLOAT]
-        # numpy describes it as if it were the host's; nobody reads it before the description says where it is.
+        # numpy describes it as host memory; nobody reads it before the description is corrected.
         capsule = np.asarray(Shown(self, self.address, self.shape, "uint16" if is_narrow else self.dtype.str)).__dlpack__()
         tensor = _tensor(capsule)
         tensor.device, tensor.ordinal = CUDA, self.driver.ordinal
@@ -91,7 +91,7 @@ class CudaArray(DeviceArray):
         return capsule
 
     def _copy(self, function: str, target: int, source: int) -> None:
-        """On the stream that waits for what other libraries write, and until it is done."""
+        """Copy on the stream that waits for writes of other libraries, and wait for the copy."""
         self.driver.check_process()
         try:
             with self.driver.current():
@@ -104,7 +104,7 @@ class CudaArray(DeviceArray):
 
 
 def empty(driver: CudaDriver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CudaArray:
-    """An array in the GPU's memory that nobody has written to; RunError where that has no room for it."""
+    """An uninitialized array in the GPU's memory; RunError if memory is short."""
     driver.check_process()
     try:
         memory = DevicePieces(driver, [max(1, math.prod(shape) * dtype.itemsize)])
@@ -115,21 +115,21 @@ def empty(driver: CudaDriver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> C
 
 
 def put(driver: CudaDriver, array: Array) -> CudaArray:
-    """A copy of the array in the GPU's memory; RunError where that has no room for it."""
+    """A copy of the array in the GPU's memory; RunError if memory is short."""
     copy = empty(driver, array.shape, array.dtype)
     copy.fill(array)
     return copy
 
 
 def _tensor(capsule: Any) -> _Tensor:
-    """The description that a capsule of DLPack's holds."""
+    """The DLTensor in a DLPack capsule."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     return _Tensor.from_address(pointer(capsule, _NAME))
 
 
 def _by_dlpack(value: Any) -> CudaArray | None:
-    """An array of another library's that lies on a GPU. What that library still writes to it, a stream of ours waits for."""
+    """A GPU array of another library. Our stream waits until that library has written it."""
     where = getattr(value, "__dlpack_device__", None)
     if where is None or isinstance(value, np.ndarray):
         return None
@@ -149,7 +149,7 @@ def _by_dlpack(value: Any) -> CudaArray | None:
 
 
 def _in_one_row(shape: tuple[int, ...], strides: list[int]) -> bool:
-    """Do the elements follow each other in C order?"""
+    """True if the elements are contiguous in C order."""
     sizes = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return 0 in shape or all(size == 1 or own == wanted for size, own, wanted in zip(shape, strides, sizes, strict=True))
 

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs: their memory, their streams, and the code that runs on them."""
+"""NVIDIA GPUs: their memory, their streams, and the code that runs on them."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from partita.accelerators.tvm.run.device_memory import DeviceMemory
 from partita.graph.types import Array
 
 _MAJOR, _MINOR = 75, 76
-"""The driver's numbers of the two parts of a GPU's architecture."""
+"""Driver attributes of the two parts of a GPU's architecture version."""
 
 _PORTABLE = 1
-"""Memory of the host's that all contexts know as pinned."""
+"""Flag: host memory that all contexts treat as pinned."""
 
 _NON_BLOCKING = 1
-"""A stream that does not wait for the one that others use by default."""
+"""Flag: a stream that does not synchronize with the default stream."""
 
 _UNTIMED = 2
-"""An event that only orders."""
+"""Flag: an event without timing."""
 
 _SHARED_SIZE = 8
-"""The attribute of a kernel that is the memory that its blocks may ask for."""
+"""Kernel attribute: maximum dynamic shared memory."""
 
 USUAL_SHARED = 49152
-"""The bytes of memory that a block may share without asking."""
+"""Bytes of shared memory that a block may use without setting the attribute."""
 
 RELAXED = 2
-"""While calls are recorded, whatever else the process does is not recorded, and no error."""
+"""Capture mode: other calls of the process are not captured, and no error."""
 
 
 class Owned:
-    """A thing of the driver's that goes with its last holder."""
+    """A driver object that is released with its last reference."""
 
     def __init__(self, driver: CudaDriver, handle: int, release: str) -> None:
         self.handle = handle
-        """The driver's handle, or its address."""
+        """The driver's handle, or an address."""
         weakref.finalize(self, driver.release, release, handle)
 
 
 class Shown:
-    """Memory as numpy takes it. The owner lasts as long as an array that shows it."""
+    """Memory as numpy's array interface. The owner lives as long as an array on it."""
 
     def __init__(self, owner: Any, address: int, shape: tuple[int, ...], dtype: str) -> None:
         self.owner = owner
-        """What keeps the memory."""
+        """Object that keeps the memory alive."""
         self.__array_interface__ = {
             "shape": shape, "typestr": np.dtype(dtype).str, "data": (address, False), "version": 3,
         }
@@ -62,40 +62,40 @@ class Shown:
 
 @attrs.frozen(slots=True, eq=False)
 class CudaDriver(DeviceMemory):
-    """One GPU in the context that all libraries of a process share."""
+    """One GPU, in the context that all libraries of a process share."""
 
     ordinal: int
-    """Its number."""
+    """Index of the GPU."""
     title: str
-    """The name that its maker gives it."""
+    """Name given by the manufacturer."""
     arch: str
-    """Its architecture, as "sm_90"."""
+    """Architecture, as "sm_90"."""
     memory: int
-    """All of its bytes."""
+    """Total memory in bytes."""
     context: int
     process: int
-    """The process that began to use it."""
+    """The process that first used it."""
     arrivals: list[int] = attrs.field(factory=list)
-    """The stream that waits for what other libraries still write, once it is there."""
+    """The stream that waits for writes of other libraries, once it exists."""
 
     @property
     def name(self) -> str:
-        """Its name and number."""
+        """Name and index."""
         return f"{self.title} (GPU {self.ordinal})"
 
     @property
     def memory_key(self) -> tuple[str, int]:
-        """Its number."""
+        """Kind and index of the GPU."""
         return "cuda", self.ordinal
 
     @property
     def largest_piece(self) -> int:
-        """One piece may be as large as the memory."""
+        """The whole memory: a block may be as large."""
         return self.memory
 
     @property
     def free(self) -> int:
-        """What all processes leave, as the driver says now."""
+        """Bytes free of all processes, as the driver reports them now."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         with self.current():
             call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -103,12 +103,12 @@ class CudaDriver(DeviceMemory):
 
     @property
     def room(self) -> str:
-        """What is free."""
+        """Free and total memory, in words."""
         return f"{self.free:,} of the device's {self.memory:,} are free"
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Inside, the driver's calls of this thread are for this GPU."""
+        """Inside, this thread's driver calls are for this GPU."""
         call("cuCtxPushCurrent_v2", self.context)
         try:
             yield
@@ -116,11 +116,11 @@ class CudaDriver(DeviceMemory):
             created("cuCtxPopCurrent_v2")
 
     def check_process(self) -> None:
-        """RunError in a process that was forked from the one that began to use the GPU."""
+        """RunError in a process forked from the one that first used the GPU."""
         _check_process(self.process)
 
     def release(self, function: str, handle: int) -> None:
-        """Give something back. At the end of the process the driver may be gone before."""
+        """Release an object. At the end of the process the driver may be gone already."""
         if os.getpid() == self.process:
             with suppress(CudaError), self.current():
                 call(function, handle)
@@ -128,12 +128,12 @@ class CudaDriver(DeviceMemory):
     # -- memory ------------------------------------------------------------------------------------------
 
     def allocate(self, size: int) -> Owned:
-        """So many bytes of the GPU's memory, which nobody counts."""
+        """Memory of the GPU of this many bytes, not counted as held."""
         with self.current():
             return Owned(self, created("cuMemAlloc_v2", size), "cuMemFree_v2")
 
     def pinned(self, size: int) -> Array:
-        """So many bytes of the host's memory, which the GPU reads and writes while the processor does other things."""
+        """Pinned host memory of this many bytes, which the GPU accesses asynchronously."""
         with self.current():
             owned = Owned(self, created("cuMemHostAlloc", size, _PORTABLE), "cuMemFreeHost")
         return np.asarray(Shown(owned, owned.handle, (size,), "uint8"))
@@ -141,7 +141,7 @@ class CudaDriver(DeviceMemory):
     # -- order -------------------------------------------------------------------------------------------
 
     def stream(self) -> Owned:
-        """A row of calls of its own, each of which waits for the one before."""
+        """A new stream, which executes calls in order."""
         with self.current():
             return Owned(self, created("cuStreamCreate", _NON_BLOCKING), "cuStreamDestroy_v2")
 
@@ -151,7 +151,7 @@ class CudaDriver(DeviceMemory):
             return Owned(self, created("cuEventCreate", 0 if timed else _UNTIMED), "cuEventDestroy_v2")
 
     def arrival_stream(self) -> int:
-        """The stream that other libraries are told to have their arrays written for. It is there as long as the process."""
+        """The stream on which other libraries make their arrays available. It lives as long as the process."""
         if not self.arrivals:
             with self.current():
                 self.arrivals.append(created("cuStreamCreate", _NON_BLOCKING))
@@ -160,7 +160,7 @@ class CudaDriver(DeviceMemory):
     # -- code --------------------------------------------------------------------------------------------
 
     def loaded(self, binaries: Sequence[bytes], kernels: Mapping[str, int]) -> dict[str, Kernel]:
-        """The kernels of these names out of machine code, each with the bytes that its blocks share besides what it states."""
+        """Kernels of these names from machine code, each with its bytes of dynamic shared memory."""
         with self.current():
             modules = [Owned(self, created("cuModuleLoadData", binary), "cuModuleUnload") for binary in binaries]
             return {name: self._kernel(modules, name, shared) for name, shared in kernels.items()}
@@ -182,21 +182,21 @@ class CudaDriver(DeviceMemory):
 
 @attrs.frozen(slots=True)
 class Kernel:
-    """A kernel that may be launched."""
+    """A kernel that can be launched."""
 
     handle: int
     module: Owned
-    """The code that it is a part of."""
+    """The module that contains it."""
 
 
 class DevicePieces:
-    """Pieces of a GPU's memory, counted as held as long as they last; RunError where there is no room for them."""
+    """Memory blocks on a GPU, counted as held during their lifetime; RunError if memory is short."""
 
     def __init__(self, driver: CudaDriver, sizes: Sequence[int]) -> None:
         driver.hold(self, sizes)
         self._owned = [driver.allocate(size) for size in sizes]
         self.addresses = tuple(owned.handle for owned in self._owned)
-        """Where each begins."""
+        """Address of each block."""
 
 
 def _check_process(own: int) -> None:
@@ -206,7 +206,7 @@ def _check_process(own: int) -> None:
 
 
 def driver_of(ordinal: int) -> CudaDriver | None:
-    """The GPU of this number; None where there is none. RunError where its driver lets nobody use it now."""
+    """The GPU of this index; None if there is none. RunError if its driver does not allow its use now."""
     if not 0 <= ordinal < gpus():
         return None
     try:
@@ -219,7 +219,7 @@ def driver_of(ordinal: int) -> CudaDriver | None:
 
 @cache
 def gpus() -> int:
-    """The number of GPUs here: none without a driver, or where it finds none."""
+    """Number of GPUs; 0 without a driver."""
     if library() is None:
         return 0
     try:
@@ -232,13 +232,13 @@ def gpus() -> int:
 
 @cache
 def _process() -> int:
-    """The process that began to use the driver's library."""
+    """The process that first used the driver's library."""
     return os.getpid()
 
 
 @cache
 def arch_of(ordinal: int) -> str:
-    """The architecture of a GPU that is here."""
+    """Architecture of a GPU of this machine."""
     device = number("cuDeviceGet", ordinal)
     return f"sm_{number('cuDeviceGetAttribute', _MAJOR, device)}{number('cuDeviceGetAttribute', _MINOR, device)}"
 

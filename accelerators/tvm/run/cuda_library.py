@@ -1,4 +1,4 @@
-"""The functions of NVIDIA's driver, called by their names. Its library comes with the driver: no CUDA toolkit is needed."""
+"""Functions of NVIDIA's driver, called by name. The library comes with the driver: no CUDA toolkit is needed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any
 
 NOT_FOUND = 500
-"""The driver's number for a name that is not there."""
+"""Driver status: name not found."""
 
 NO_MEMORY = 2
-"""The driver's number for memory that is used up."""
+"""Driver status: out of memory."""
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 _TYPES = {"i": ctypes.c_int, "u": ctypes.c_uint, "n": ctypes.c_size_t, "p": ctypes.c_void_p, "s": ctypes.c_char_p}
-"""An argument's type by its letter: whole numbers, an address or a number of bytes, a pointer or handle of the host's, a text."""
+"""Argument types by letter: signed and unsigned integers, an address or size, a pointer or handle, a string."""
 
 _ARGUMENTS = {
     "cuInit": "u", "cuGetErrorName": "ip", "cuGetErrorString": "ip",
@@ -31,21 +31,21 @@ _ARGUMENTS = {
     "cuStreamBeginCapture_v2": "pi", "cuStreamEndCapture": "pp", "cuGraphInstantiateWithFlags": "ppn", "cuGraphDestroy": "p",
     "cuGraphLaunch": "pp", "cuGraphExecDestroy": "p",
 }
-"""The types of each function's arguments, as the driver's header states them."""
+"""Argument types of each function, as in the driver's header."""
 
 
 class CudaError(Exception):
-    """The driver refused a call."""
+    """An error of a driver call."""
 
     def __init__(self, function: str, status: int) -> None:
         super().__init__(f"{function} failed: {_said('cuGetErrorName', status)} ({_said('cuGetErrorString', status)})")
         self.status = status
-        """The driver's number for it."""
+        """Status code of the driver."""
 
 
 @cache
 def library() -> Any:
-    """The driver's library; None where it does not load."""
+    """The driver's library; None if it does not load."""
     try:
         return ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -60,7 +60,7 @@ def _function(name: str) -> Any:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call one of the driver's functions; CudaError where it does not succeed, or where the driver is too old to have it."""
+    """Call a driver function; CudaError if it fails, or if the driver is too old to have it."""
     try:
         function = _function(name)
     except AttributeError:
@@ -71,21 +71,21 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def created(name: str, *arguments: Any) -> int:
-    """The handle or address that a function of the driver's writes to its first argument."""
+    """Handle or address that a driver function writes to its first argument."""
     handle = ctypes.c_void_p()
     call(name, ctypes.byref(handle), *arguments)
     return handle.value or 0
 
 
 def number(name: str, *arguments: Any) -> int:
-    """The whole number that a function of the driver's writes to its first argument."""
+    """Integer that a driver function writes to its first argument."""
     value = ctypes.c_int()
     call(name, ctypes.byref(value), *arguments)
     return value.value
 
 
 def _said(function: str, status: int) -> str:
-    """The driver's word for a status."""
+    """The driver's text for a status."""
     text = ctypes.c_char_p()
     known = _function(function)(status, ctypes.byref(text)) == 0 and text.value is not None
     return text.value.decode("utf-8", "replace") if known and text.value else str(status)

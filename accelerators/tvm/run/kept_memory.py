@@ -1,8 +1,8 @@
-"""The memory that TVM's virtual machines keep for further calls.
+"""Memory that TVM's virtual machines keep for further calls.
 
-What lies between two kernels goes back to a pool, which lends it to nobody but a call of the very same size: where each call has
-another size the pool grows with each. Therefore all of it is freed once calls of many sizes have left more there than two of the
-largest need. What is in use is no part of the pool."""
+Intermediate values go back to a pool, which reuses memory only for calls of exactly the same size, so that each new size makes
+the pool grow. Therefore the pool is emptied once calls of many sizes have left more in it than two calls of the largest size
+need. Memory in use is not part of the pool."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from partita.accelerators.process.forking import Guard
 from partita.accelerators.tvm.run.runtime import runtime
 
 LEAST = 32 << 20
-"""So many bytes are kept whatever the sizes are,"""
+"""Bytes that are kept in any case,"""
 
 CALLS = 2
 """and as many as this number of calls of the largest size needs."""
 
 
 class KeptMemory:
-    """What calls of different sizes have left in the pool."""
+    """Estimate of what calls of different sizes have left in the pool."""
 
     def __init__(self) -> None:
         self._guard = Guard()
@@ -27,7 +27,7 @@ class KeptMemory:
         self._bytes = self._largest = 0
 
     def note(self, size: Hashable, needed: int) -> None:
-        """A call of this size begins, whose values need about so many bytes."""
+        """Note the start of a call of this size, whose values need about this many bytes."""
         if size in self._sizes:
             return
         with self._guard.lock:
@@ -38,7 +38,7 @@ class KeptMemory:
             self._bytes += needed
 
     def free(self) -> None:
-        """Free all that is not in use."""
+        """Free all memory that is not in use."""
         with self._guard.lock:
             self._free()
 
@@ -51,4 +51,4 @@ class KeptMemory:
 
 
 kept_memory = KeptMemory()
-"""The pool is one for all models of the process."""
+"""The pool is shared by all models of the process."""

@@ -1,4 +1,4 @@
-"""Arrays in the memory of an OpenCL device: our own, and those of pyopencl."""
+"""Arrays in an OpenCL device's memory: our own, and those of pyopencl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.graph.types import Array
 
 @attrs.frozen(slots=True, eq=False, repr=False)
 class OpenClArray(DeviceArray):
-    """An array that fills a buffer of OpenCL's from its beginning, in C order."""
+    """A contiguous array at the beginning of an OpenCL buffer, in C order."""
 
     buffer: Any
     """The pyopencl.Buffer."""
@@ -37,7 +37,7 @@ class OpenClArray(DeviceArray):
             self._copy(self.buffer, as_bytes(np.asarray(array, order="C")))
 
     def copied(self) -> OpenClArray:
-        """A copy in another buffer of the same context, which is that of a device of ours."""
+        """A copy in another buffer of the same context, which belongs to one of our devices."""
         driver = next(driver for driver in drivers() if driver.context == self.buffer.context)
         copy = empty(driver, self.shape, self.dtype)
         if self.nbytes:
@@ -45,21 +45,21 @@ class OpenClArray(DeviceArray):
         return copy
 
     def shares(self, other: Any) -> bool:
-        """Is it the same buffer, or is one of them a part of the other?"""
+        """True if both are the same buffer, or one is a part of the other."""
         return isinstance(other, OpenClArray) and bool({*_whole(self.buffer)} & {*_whole(other.buffer)})
 
     def _copy(self, target: Any, source: Any) -> None:
         cl = opencl()
         try:
             with cl.CommandQueue(self.buffer.context) as queue:
-                cl.enqueue_copy(queue, target, source)  # Blocks where one of them is the host's.
+                cl.enqueue_copy(queue, target, source)  # Blocks if one of them is host memory.
                 queue.finish()
         except cl.Error as error:
             raise RunError(f"the OpenCL driver failed: {told(error)}", where="a copy of an array on device 'opencl'") from error
 
 
 def empty(driver: Driver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OpenClArray:
-    """An array in the device's memory that nobody has written to; RunError where that has no room for it."""
+    """An uninitialized array in the device's memory; RunError if memory is short."""
     driver.check_process()
     cl, size = opencl(), max(1, math.prod(shape) * dtype.itemsize)
     try:
@@ -71,25 +71,25 @@ def empty(driver: Driver, shape: tuple[int, ...], dtype: np.dtype[Any]) -> OpenC
 
 
 def put(driver: Driver, array: Array) -> OpenClArray:
-    """A copy of the array in the device's memory; RunError where that has no room for it."""
+    """A copy of the array in the device's memory; RunError if memory is short."""
     copy = empty(driver, array.shape, array.dtype)
     copy.fill(array)
     return copy
 
 
 def _whole(buffer: Any) -> list[int]:
-    """The buffer, and the one that it is a part of, by OpenCL's numbers."""
+    """OpenCL handles of the buffer, and of the buffer that it is a part of."""
     whole = buffer.get_info(opencl().mem_info.ASSOCIATED_MEMOBJECT)
     return [buffer.int_ptr] if whole is None else [buffer.int_ptr, whole.int_ptr]
 
 
 def as_bytes(array: Array) -> Array:
-    """The array's memory, whatever its element type."""
+    """The array's memory as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _of_pyopencl(value: Any) -> OpenClArray | Array | None:
-    """An array of pyopencl's, once what it waits for has come."""
+    """An array of pyopencl's, after waiting for its pending operations."""
     module = sys.modules.get("pyopencl.array")
     if module is None or not isinstance(value, module.Array):
         return None

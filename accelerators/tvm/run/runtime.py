@@ -1,5 +1,5 @@
-"""TVM's runtime by itself: its shared libraries, loaded without the `tvm` package. Compiled models need nothing else, and it is
-there at once, where the package takes a second to import."""
+"""TVM's runtime libraries, loaded without the `tvm` package. Compiled models need nothing else, and they load at once, whereas
+the package takes a second to import."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PACKAGE = "apache-tvm"
 """The package to install."""
 
 SPINS = 10_000
-"""How often a thread looks for work before it sleeps: a few milliseconds."""
+"""Number of times that a thread looks for work before it sleeps: a few milliseconds."""
 
 OURS = "+"
-"""A number of threads that begins with this was not asked for by the user, here or in the process that started this one."""
+"""Prefix of a number of threads that the user did not set, here or in the parent process."""
 
 EXTRA = "tvm_runtime_extra"
-"""TVM's library of functions that some kernels call by name, those that sort above all."""
+"""TVM's library of functions that some kernels call by name, mainly for sorting."""
 
 _CONTRIB = b"tvm.contrib."
-"""The prefix of these functions' names."""
+"""Prefix of these functions' names."""
 
 POOLED = 2
 """The virtual machine's allocator that keeps memory for later."""
@@ -40,16 +40,16 @@ POOLED = 2
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Inside, this thread does not find torch, unless it is imported already: `tvm_ffi` would import it wherever it is installed,
+    """Inside, this thread does not find torch, unless it is already imported: `tvm_ffi` would import it wherever it is installed,
     which takes seconds."""
     thread, name = threading.get_ident(), "torch"
 
     class Absent:
-        """Torch is not here for this thread."""
+        """Finder that hides torch from this thread."""
 
         @staticmethod
         def find_spec(wanted: str, *rest: object) -> None:
-            """None, as for whom another finder is asked next; ModuleNotFoundError for torch."""
+            """None, so that other finders are asked; ModuleNotFoundError for torch."""
             if wanted == name and threading.get_ident() == thread:
                 raise ModuleNotFoundError("it is not needed here", name=name)
 
@@ -68,12 +68,11 @@ def without_torch() -> Iterator[None]:
 def runtime() -> Any:
     """The `tvm_ffi` package with TVM's runtime loaded.
 
-    TVM pins each of its threads to a core, and a pinned thread waits for whoever else uses that core: with one other busy
-    program on the machine a model ran three times slower. Quiet machines see no difference, so the threads are left free,
-    unless TVM_BIND_THREADS is set. A thread that has nothing to do asks for the next kernel 300,000 times before it sleeps: a
-    tenth of a second that others could have used; SPINS bridges the gaps within a model. And it makes half as many threads as
-    there are processors, whatever it is told to use, unless TVM_NUM_THREADS asks for more; how many work is said for each model.
-    TVM reads all three when its first parallel kernel starts, hence before it is loaded."""
+    Three environment variables are set unless they exist; TVM reads them when its first parallel kernel starts. TVM_BIND_THREADS:
+    TVM pins each thread to a core, where it waits for any other program; with one busy program a model ran three times slower. On
+    quiet machines there is no difference, so threads are not pinned. TVM_THREAD_POOL_SPIN_COUNT: an idle thread would poll
+    300,000 times before it sleeps, a tenth of a second that others could use; SPINS bridges the gaps within a model.
+    TVM_NUM_THREADS: by default TVM starts half as many threads as there are processors; each model sets how many of them work."""
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_NUM_THREADS", f"{OURS}{os.cpu_count() or 1}")
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", str(SPINS))
@@ -93,7 +92,7 @@ def runtime() -> Any:
 
 
 def library_folders() -> list[Path]:
-    """The folders that may hold TVM's shared libraries."""
+    """Folders that may contain TVM's shared libraries."""
     given = os.environ.get("TVM_LIBRARY_PATH")
     package = package_folder()
     return [*([Path(given)] if given else ()), *([package / "lib"] if package else ())]
@@ -101,7 +100,7 @@ def library_folders() -> list[Path]:
 
 @cache
 def package_folder() -> Path | None:
-    """The folder of the `tvm` package, which is not imported for this."""
+    """Folder of the `tvm` package, found without importing it."""
     try:
         spec = importlib.util.find_spec("tvm")
     except (ImportError, ValueError):
@@ -112,7 +111,7 @@ def package_folder() -> Path | None:
 
 @cache
 def has_backend(name: str) -> bool:
-    """Load one of TVM's further libraries ("tvm_compiler"); False where it is missing, or does not load."""
+    """Load another of TVM's libraries ("tvm_compiler"); False if it is missing or does not load."""
     runtime()
     info = importlib.import_module("tvm_ffi.libinfo")
     try:
@@ -124,7 +123,7 @@ def has_backend(name: str) -> bool:
 
 @cache
 def version() -> str:
-    """TVM's version; "" where only its libraries are installed."""
+    """TVM's version; "" if only its libraries are installed."""
     package = package_folder()
     stated = package / "_version.py" if package else None
     if stated is not None and stated.exists():
@@ -138,15 +137,15 @@ def version() -> str:
 
 
 def function(name: str) -> Any:
-    """One of TVM's registered functions; None if what is installed lacks it."""
+    """One of TVM's registered functions; None if the installed libraries lack it."""
     has_backend("tvm_compiler")
     return runtime().get_global_func(name, allow_missing=True)
 
 
 def load_library(path: str) -> Any:
-    """A module of compiled code. It runs in this process, on our own threads, and goes with the last who holds it.
+    """A module of compiled code. It runs on our own threads, and is unloaded with its last reference.
 
-    OSError if the library calls a C function that is nowhere: TVM would load it, and the process would end at the call."""
+    OSError if the library calls an undefined C function: TVM would load it, and the process would end at the call."""
     ffi = runtime()
     if not has_backend(EXTRA) and _CONTRIB in Path(path).read_bytes():
         cause = f"it calls functions of lib{EXTRA}.so (it sorts, or picks the largest), which is not installed here"
@@ -159,7 +158,7 @@ def load_library(path: str) -> Any:
 
 
 class VirtualMachine:
-    """Runs the functions of a compiled module."""
+    """Runs functions of a compiled module."""
 
     def __init__(self, module: Any) -> None:
         host = runtime().device("cpu", 0)
@@ -175,5 +174,5 @@ class VirtualMachine:
 
 
 def view(tensor: Any, shape: Sequence[int], dtype: str) -> Any:
-    """The tensor's memory under another shape and type."""
+    """The tensor's memory with another shape and type."""
     return function("runtime.TVMTensorCreateView")(tensor, runtime().Shape(shape), runtime().dtype(dtype), 0)

@@ -1,7 +1,7 @@
-"""Decides how many threads kernels run on by default, and who runs when several callers come at once.
+"""Default number of threads for kernels, and scheduling of concurrent callers.
 
-Callers at once have a team of threads each (pool.py). Two that both use all cores would hold each other up in every kernel; here
-they take turns, run by run, in the order in which they came, as far as there are cores."""
+Concurrent callers have a team of threads each (pool.py). Two that use all cores would delay each other in every kernel; so they
+take turns, run by run, first come first served, as far as there are cores."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Hands out cores: as many runs at once as there are cores for, first come, first served.
+    """Assigns cores to runs: as many concurrent runs as there are cores for, first come, first served.
 
-    The cores of a thread are noted under its name: an interrupt between two lines of `run_on` loses nothing, and
-    whoever takes cores while it has some, because it runs a model within a run, does not wait for itself.
+    The cores of a thread are recorded under its id. So an interrupt between two lines of `run_on` loses nothing, and a thread
+    that takes cores while it has some, because it runs a model within a run, does not wait for itself.
     """
 
     def __init__(self, cores: int) -> None:
@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def turn(self, threads: int) -> Iterator[None]:
-        """Inside, so many cores are the caller's. (`take` and `give` cost a microsecond less.)"""
+        """Inside, the caller has this many cores. (`take` and `give` cost a microsecond less.)"""
         try:
             self.take(threads)
             yield
@@ -44,7 +44,7 @@ class Turns:
             self.give()
 
     def take(self, threads: int) -> None:
-        """Wait for this many cores; `give` has to follow in any case."""
+        """Wait for this many cores; `give` must follow in any case."""
         wanted, me = min(max(threads, 1), self.cores), threading.get_ident()
         with self._guard:
             if me in self._held:
@@ -59,7 +59,7 @@ class Turns:
         mine.acquire()
 
     def give(self) -> None:
-        """The caller's cores are free again; if it was interrupted while it waited for them, it waits no more."""
+        """Release the caller's cores; if it was interrupted while waiting for them, it leaves the queue."""
         me = threading.get_ident()
         with self._guard:
             if me in self._held:
@@ -69,7 +69,7 @@ class Turns:
             if self._waiting:
                 self._next()
 
-    # An interrupt comes between a call and what follows it: none of these lines that belong together has a call in it.
+    # Interrupts come only at calls: none of these lines that belong together contains one.
 
     def _put_back(self, who: int) -> None:
         self._free += self._held[who]
@@ -90,7 +90,7 @@ _elsewhere: ThreadPoolExecutor | None = None
 
 
 def run_on(threads: int, call: Callable[[], T]) -> T:
-    """Call it, with so many threads for the kernels that it runs."""
+    """Call the function with this many threads for the kernels that it runs."""
     if threads > 1 and not serving.everywhere and getattr(_configured, "generation", _generation) != _generation:
         return _helper().submit(lambda: run_on(threads, call)).result()
     turns = _turns
@@ -103,7 +103,7 @@ def run_on(threads: int, call: Callable[[], T]) -> T:
 
 
 def set_threads(count: int) -> None:
-    """Let kernels that this thread starts run on so many threads."""
+    """Set the number of threads for kernels that this thread starts."""
     wanted = count, serving.everywhere, serving.is_here
     if getattr(_configured, "wanted", None) != wanted:
         serving.use(count)
@@ -113,13 +113,13 @@ def set_threads(count: int) -> None:
 
 
 def set_tvm_threads(count: int) -> None:
-    """The same for kernels that run on TVM's own threads, because no linker put them into a library."""
+    """The same for kernels on TVM's own threads, which were not linked into a library."""
     function("runtime.config_threadpool")(1, count)
 
 
 def _helper() -> ThreadPoolExecutor:
-    """A thread with a pool of TVM's of its own, for the one that forked: its pool's threads are not in this process, and it would
-    wait for them for ever."""
+    """A thread with a TVM pool of its own, for a forked process: the old pool's threads are not in it, and waiting for them would
+    never end."""
     global _elsewhere  # noqa: PLW0603  one for the process
     if _elsewhere is None:
         _elsewhere = ThreadPoolExecutor(1, "partita-run")
@@ -127,7 +127,7 @@ def _helper() -> ThreadPoolExecutor:
 
 
 def _quiet() -> None:
-    """Before a fork: let no run go on meanwhile. The child would find TVM's locks as another thread held them."""
+    """Before a fork: wait for all runs to end. Otherwise the child would inherit TVM's locks as another thread held them."""
     _turns.take(_turns.cores)
 
 

@@ -1,8 +1,8 @@
-"""Generic schedules: for every kernel that is not of our own making. No kernel runs as TVM's default pipeline leaves it."""
+"""Generic schedules for every kernel that is not our own. TVM's default pipeline schedules no kernel."""
 
 from __future__ import annotations
 
 
 def bytes_of(dtype: str) -> int:
-    """How many bytes a number of this type takes."""
+    """Size in bytes of an element of this type."""
     return int("".join(filter(str.isdigit, dtype)) or 8) // 8

@@ -1,4 +1,4 @@
-"""Chooses the generic rule that schedules a kernel: that of the processor or that of the GPU."""
+"""Selects the generic rule that schedules a kernel: the processor's or the GPU's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 
 
 def schedule(function: Any, machine: Machine, is_open: bool = False) -> tuple[Any, str]:
-    """The scheduled kernel, and the schedule's name; `is_open` says that some of its sizes are known only while it runs."""
+    """The scheduled kernel, and the schedule's name; `is_open` is True if some of its sizes are dynamic."""
     if is_open:
         from partita.accelerators.tvm.schedules.open_rule import schedule_open
 

@@ -1,7 +1,7 @@
-"""The generic rule for processors: the outer loops in parallel, the innermost in vector registers.
+"""The generic rule for processors: outer loops parallel, the innermost loop vectorized.
 
-Cheap steps are worked into their readers. A reduction keeps its sums in registers: next to the reduction loops stands a strip of
-the innermost output dimension, or, where the reduction itself runs over neighbours in memory, the sums are split into lanes."""
+Cheap steps are inlined into their readers. A reduction keeps its sums in registers: a strip of the innermost output dimension is
+placed inside the reduction loops, or, if the reduction runs over neighbours in memory, the sums are split into lanes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules import bytes_of
 
 DEAR_STEPS = 8
-"""How many cheap steps take as long as a step with a call into the C library."""
+"""Number of cheap steps that take as long as a step with a call into the C library."""
 
 STRIP = 4
-"""A reduction keeps at most so many vectors of sums."""
+"""Maximum number of vectors of sums that a reduction keeps."""
 
 
 def schedule_cpu(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The scheduled kernel and the rule's name; what the rule does not fit gets parallel outer loops alone."""
+    """The scheduled kernel and the rule's name; kernels that the rule does not fit only get parallel outer loops."""
     for name, rule in (("generic", _Rule.whole), ("parallel", _Rule.outer_only)):
         rule_run = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
         try:
             rule(rule_run)
-        except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception; the next rule asks for less
+        except Exception:  # noqa: BLE001  TVM raises any exception; the next rule needs less
             continue
         return rule_run.schedule.mod["main"], name
     return function, "as written"
@@ -48,7 +48,7 @@ class _Rule:
             self._block(block)
 
     def outer_only(self) -> None:
-        """Each block's outermost loop in parallel, where it may be."""
+        """Make each block's outermost loop parallel if possible."""
         for block in self._blocks():
             loops = self.schedule.get_loops(block)
             if loops and kinds_of(self.schedule.get(block))[:1] == [SPATIAL] and self._is_shared(self._steps(loops)):
@@ -74,7 +74,7 @@ class _Rule:
             self._rows(block, content, spatial, reduction)
 
     def _injective(self, block: Any, loops: list[Any]) -> None:
-        """One long loop where all buffers are walked in one order, else the last dimension by itself."""
+        """Fuse all loops if all buffers are accessed in loop order, else vectorize the last dimension by itself."""
         dear = any(word in str(block) for word in _DEAR)
         steps, plain = self._steps(loops) * (DEAR_STEPS if dear else 1), _computes_places(block)
         if len(loops) > 1 and not plain and _in_one_order(block):
@@ -90,7 +90,7 @@ class _Rule:
             self.schedule.parallel(inner)
 
     def _no_strip(self, loop: Any) -> bool:
-        """Is there no strip of even one vector that divides the loop?
+        """True if no strip of even one vector divides the loop.
 
         In that case LLVM makes better code of the whole loop.
         """
@@ -98,7 +98,7 @@ class _Rule:
         return extent > self.machine.lanes > _strip(extent, self.machine.lanes)
 
     def _strips(self, block: Any, spatial: list[Any], reduction: list[Any]) -> None:
-        """A strip of outputs beside the reduction loops, in registers."""
+        """Keep a strip of outputs in registers, inside the reduction loops."""
         schedule, steps = self.schedule, self._steps(spatial) * self._steps(reduction)
         width = _strip(self._extent(spatial[-1]), self.machine.lanes)
         local = schedule.cache_write(block, 0, "local")
@@ -119,13 +119,13 @@ class _Rule:
         self._vector_last(local)
 
     def _windows(self, spatial: list[Any], reduction: list[Any]) -> None:
-        """The outer loops in parallel; a row of outputs stays as it is: LLVM unrolls its windows and puts them into vectors."""
+        """Make the outer loops parallel; a row of outputs stays as it is, because LLVM unrolls and vectorizes its windows."""
         if self._is_shared(self._steps(spatial) * self._steps(reduction)):
             outer = spatial[: max(1, len(spatial) - 2)]
             self.schedule.parallel(self.schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
     def _rows(self, block: Any, content: Any, spatial: list[Any], reduction: list[Any]) -> None:
-        """Rows in parallel; the sums of a row in lanes that are added at the end. (Whole numbers LLVM splits by itself.)"""
+        """Make rows parallel; split float sums of a row into lanes that are added at the end. (LLVM splits integer sums.)"""
         schedule, lanes = self.schedule, self.machine.lanes
         steps = self._steps(spatial) * self._steps(reduction)
         whole = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0] if spatial else None
@@ -142,12 +142,12 @@ class _Rule:
             schedule.parallel(whole)
 
     def _lanes(self, block: Any, extent: int) -> int:
-        """How many of the block's narrowest numbers fill a vector; fewer where those do not divide the loop."""
+        """Number of elements of the block's narrowest type in a vector; fewer if that does not divide the loop."""
         narrow = self.machine.lanes * 4 // min(_bytes(region) for region in (*block.reads, *block.writes))
         return narrow if narrow > self.machine.lanes and extent % narrow == 0 else self.machine.lanes
 
     def _vector(self, loop: Any, lanes: int = 0) -> tuple[Any, Any]:
-        """-> (the loop over vectors or None, the vectorised loop or None); what no vector divides, or does, is left to LLVM."""
+        """Vectorize the loop -> (loop over vectors or None, vectorized loop or None); other loops are left to LLVM."""
         lanes, extent = lanes or self.machine.lanes, self._extent(loop)
         if extent % lanes or extent == 0 or any(word in str(self.schedule.get(loop)) for word in _ONE_BY_ONE):
             return None, None
@@ -168,7 +168,7 @@ class _Rule:
         return int(extent)
 
     def _is_shared(self, steps: int) -> bool:
-        """Is it work for several threads?"""
+        """True if it is enough work for several threads."""
         return self.machine.threads_for(steps) > 1
 
     def _steps(self, loops: list[Any]) -> int:
@@ -176,7 +176,7 @@ class _Rule:
 
 
 def inline_cheap(schedule: Any) -> None:
-    """Work each cheap step into what reads it; what is dear or read twice only where it stays one computation."""
+    """Inline each cheap step into its readers; expensive ones only if they stay a single computation."""
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         inner, readers = schedule.get(block), schedule.get_consumers(block)
         if not readers or set(kinds_of(inner)) - {SPATIAL}:
@@ -188,7 +188,7 @@ def inline_cheap(schedule: Any) -> None:
             continue
         try:
             schedule.compute_inline(block)
-        except Exception:  # noqa: BLE001  whatever TVM says: the step stays by itself
+        except Exception:  # noqa: BLE001  TVM raises any exception; the step is not inlined
             continue
 
 
@@ -196,7 +196,7 @@ SPATIAL, REDUCTION = 0, 2
 _DEAR = ("T.exp", "T.log", "T.tanh", "T.erf", "T.sqrt", "T.rsqrt", "T.pow", "T.sin", "T.cos", "T.sigmoid", "T.tan",
          "T.acos", "T.asin", "T.atan")
 _ONE_BY_ONE = ("T.cosh", "T.sinh")
-"""Functions that TVM computes of one number at a time, and fails to take a vector apart for."""
+"""Functions that TVM computes one element at a time, and for which it fails to split a vector."""
 
 
 def kinds_of(block: Any) -> list[int]:
@@ -205,17 +205,17 @@ def kinds_of(block: Any) -> list[int]:
 
 
 def _bytes(region: Any) -> int:
-    """How many bytes one number of the buffer takes."""
+    """Size in bytes of an element of the buffer."""
     return bytes_of(str(region.source.dtype))
 
 
 def _narrow(block: Any) -> bool:
-    """Are all numbers of two bytes at most? LLVM makes better vectors of such loops than TVM does."""
+    """True if all elements have at most two bytes. LLVM vectorizes such loops better than TVM does."""
     return all(_bytes(region) <= 2 for region in (*block.reads, *block.writes))
 
 
 def _in_one_order(block: Any) -> bool:
-    """Is every buffer read and written in the order of the loops, whole?"""
+    """True if every buffer is accessed in the order of the loops, completely."""
     wanted = [var.var for var in block.iter_vars]
     for region in (*block.reads, *block.writes):
         starts = [item.min for item in region.region]
@@ -225,7 +225,7 @@ def _in_one_order(block: Any) -> bool:
 
 
 def _computes_places(block: Any) -> bool:
-    """Does the result depend on positions, by its value or by float positions that it reads at? LLVM hoists such sums."""
+    """True if the result depends on loop indices, by value or by float positions that are read. LLVM hoists such sums."""
     value = str(getattr(block.body, "value", "")).splitlines()[-1:]
     text, names = "".join(value), "|".join(re.escape(var.var.name) for var in block.iter_vars)
     if re.search(rf'Cast\("float\d+", ({names})\)', text):
@@ -236,7 +236,7 @@ def _computes_places(block: Any) -> bool:
 
 
 def along_rows(block: Any) -> bool:
-    """Does the reduction run over neighbours in memory, and the last output dimension nowhere?"""
+    """True if the reduction runs over neighbours in memory, and the last output dimension does not."""
     variables = [var.var for var in block.iter_vars]
     kinds = kinds_of(block)
     spatial = [v for v, kind in zip(variables, kinds) if kind == SPATIAL]
@@ -250,7 +250,7 @@ def along_rows(block: Any) -> bool:
 
 
 def _in_steps(block: Any) -> bool:
-    """Do neighbouring outputs read numbers that are not neighbours? Vectors of them would be collected one by one."""
+    """True if neighbouring outputs read elements with a stride; vectors of these would be gathered one by one."""
     spatial = [var.var for var, kind in zip(block.iter_vars, kinds_of(block)) if kind == SPATIAL]
     if not spatial:
         return False

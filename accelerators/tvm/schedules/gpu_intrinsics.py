@@ -1,7 +1,7 @@
-"""TVM's intrinsics for tensor cores, which its schedules import when a kernel first needs one, without the wait for sources.
+"""Fast import of TVM's tensor-core intrinsics, which its schedules import when a kernel first needs one.
 
-The import declares some 500 kernels. For each of them TVM reads the source of every function that is being called at that
-moment, which takes 17 seconds in all. It uses the lines only of kernels that stand inside a class, and none of these does."""
+The import declares some 500 kernels. For each of them TVM reads the source of every function on the call stack, which takes 17
+seconds in all. It uses these lines only for kernels inside a class, and none of these is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.accelerators.tvm.machine.library import part
 
 @contextmanager
 def declared_without_sources() -> Iterator[None]:
-    """Inside, the kernels that this thread has TVM declare are declared without the sources of their callers."""
+    """Inside, kernels that this thread declares with TVM are declared without the sources of their callers."""
     entry = part("tirx.script.parser.entry")
     whole, entry.inspect = entry.inspect, _Inspect(threading.get_ident())
     try:
@@ -28,7 +28,7 @@ def declared_without_sources() -> Iterator[None]:
 
 
 class _Inspect:
-    """The module `inspect` as TVM's decorator of kernels uses it; on one thread it tells the calls without their sources."""
+    """The module `inspect` for TVM's decorator of kernels; on one thread its stack has no source lines."""
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
@@ -37,7 +37,7 @@ class _Inspect:
         return getattr(inspect, name)
 
     def stack(self, context: int = 1) -> list[inspect.FrameInfo]:
-        """The calls that led here, as `inspect.stack` tells them."""
+        """The call stack, like `inspect.stack`."""
         caller = sys._getframe(1)
         if threading.get_ident() != self._thread:
             return inspect.getouterframes(caller, context)

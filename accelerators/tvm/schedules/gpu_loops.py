@@ -1,8 +1,7 @@
-"""Kernels of our own language on a GPU, as they are written: a work item for each turn of a parallel loop.
+"""Kernels of our own language on a GPU, without a GPU schedule: one work item per iteration of a parallel loop.
 
-Such a kernel says itself which of its loops threads may share. Each of those that stand outermost becomes one launch; all between
-two of them is one launch of a single work item, which is slow and right. Parallel loops further inside run one turn after the
-other."""
+The kernel itself marks the loops that threads may share. Each outermost one becomes a launch; everything between two of them is a
+launch of a single work item, which is slow but correct. Parallel loops further inside run serially."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 
 ITEMS = 64
-"""The work items of a group."""
+"""Number of work items of a group."""
 
 
 def in_items(machine: Machine) -> Machine:
-    """The GPU as a kernel of the language sees it: many threads that share every loop they may, and no vectors."""
+    """The GPU as the kernel language sees it: many threads that share every loop they may, and no vectors."""
     return attrs.evolve(machine, threads=ITEMS, lanes=1)
 
 
 def bind_loops(function: Any) -> Any:
-    """The TensorIR function of a kernel that was written in the language, its loops bound to a GPU's groups and items. Linear."""
+    """The TensorIR function of a kernel in our language, with loops bound to a GPU's groups and items. Linear."""
     tirx = part("tirx")
     block = function.body.block
     statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
@@ -40,7 +39,7 @@ def bind_loops(function: Any) -> Any:
 
 
 def _launches(statements: list[Any]) -> Iterator[Any]:
-    """The statements in order, each inside of a launch, except for what says how memory is seen."""
+    """The statements in order, each inside a launch, except for buffer declarations."""
     tirx, waiting = part("tirx"), list[Any]()
     seen = [statement for statement in statements if isinstance(statement, tirx.DeclBuffer)]
     rest = [statement for statement in statements if not isinstance(statement, tirx.DeclBuffer)]
@@ -61,7 +60,7 @@ def _launches(statements: list[Any]) -> Iterator[Any]:
 
 
 def _always_shared(statement: Any) -> Any:
-    """The loop that threads share, of a kernel that decides by its sizes whether they do."""
+    """The parallel loop of a kernel that decides by its sizes whether threads share it; other statements as they are."""
     tirx = part("tirx")
     loop = statement.then_case if isinstance(statement, tirx.IfThenElse) else None
     if isinstance(loop, tirx.SeqStmt) and len(loop.seq) == 1:
@@ -71,7 +70,7 @@ def _always_shared(statement: Any) -> Any:
 
 
 def _one_turn(statements: list[Any]) -> Any:
-    """The statements as a loop of one turn."""
+    """The statements as a loop of one iteration."""
     tirx = part("tirx")
     return _shared(tirx.For(tirx.Var("once", "int32"), 0, 1, tirx.ForKind.PARALLEL, _in_order(statements)))
 
@@ -81,7 +80,7 @@ def _in_order(statements: list[Any]) -> Any:
 
 
 def _shared(loop: Any) -> Any:
-    """The loop's turns as work items, in groups."""
+    """The loop's iterations as work items, in groups."""
     tirx = part("tirx")
     is_known = isinstance(loop.extent, (int, tirx.IntImm))
     count = int(loop.extent) if is_known else loop.extent
@@ -102,7 +101,7 @@ def _bound(variable: Any, count: int, tag: str, body: Any) -> Any:
 
 
 def _in_turn(statement: Any) -> Any:
-    """The statement with its inner parallel loops, and its vectors, as loops of one turn after the other."""
+    """The statement with its inner parallel and vectorized loops as serial loops."""
     tirx = part("tirx")
 
     def change(loop: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The generic rule for GPUs of any maker: TVM's own dlight schedules, the special ones first."""
+"""The generic rule for GPUs of any vendor: TVM's own dlight schedules, the special ones first."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from partita.accelerators.tvm.schedules.gpu_intrinsics import declared_without_s
 from partita.accelerators.tvm.schedules.gpu_single import without_sums_of_one
 
 MOST_BLOCKS = 65535
-"""CUDA launches so many blocks along y and along z at most."""
+"""Maximum number of blocks that CUDA launches along y and along z."""
 
 
 def schedule_gpu(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The kernel with its loops bound to blocks and threads, and the rule that did it; `topi` where TVM writes the op so."""
+    """The kernel with its loops bound to blocks and threads, and the rule's name; `topi` if TVM has already scheduled it."""
     if _is_scheduled(function):
         if _has_too_many_blocks(function):
             raise CompileError(f"TVM writes it for more than {MOST_BLOCKS:,} blocks along one dimension")
@@ -35,14 +35,14 @@ def _apply(rule: Any, function: Any, machine: Machine) -> Any:
     try:
         with machine.target, declared_without_sources():
             module = dlight.ApplyDefaultSchedule(rule)(tvm().IRModule({"main": function}))
-    except Exception:  # noqa: BLE001  TVM's rules refuse with any exception; the next one asks for less
+    except Exception:  # noqa: BLE001  TVM raises any exception; the next rule needs less
         return None
     function_made = module["main"]
     return function_made if _is_scheduled(function_made) and not _has_too_many_blocks(function_made) else None
 
 
 def _is_scheduled(function: Any) -> bool:
-    """Is it marked as scheduled, and does all of it run on threads of the GPU? Some rules schedule one stage of a kernel and
+    """True if it is marked as scheduled and all of it runs on threads of the GPU. Some rules schedule one stage of a kernel and
     leave the others to the host, which cannot write there."""
     if not function.attrs or "tirx.is_scheduled" not in function.attrs:
         return False
@@ -56,7 +56,7 @@ def _is_scheduled(function: Any) -> bool:
 
 
 def _has_too_many_blocks(function: Any) -> bool:
-    """Would CUDA refuse to launch it? An extent that is known only while running is taken to be small enough. Linear."""
+    """True if CUDA would refuse to launch it. A dynamic extent is assumed to be small enough. Linear."""
     loops = [(loop.thread_binding, loop.extent) for loop in _inside(function.body, "For") if loop.thread_binding is not None]
     launches = [(step.node, step.value) for step in _inside(function.body, "AttrStmt") if step.attr_key == "thread_extent"]
     return any(
@@ -66,14 +66,14 @@ def _has_too_many_blocks(function: Any) -> bool:
 
 
 def _launches_itself(block: Any) -> bool:
-    """Does all that the block writes stand in launches inside of it? So TVM writes its sorts. Linear in its length and depth."""
+    """True if all writes of the block are in launches inside it, as in TVM's sorts. Linear in its length and depth."""
     launches = [inner for inner in _inside(block.body, "AttrStmt") if inner.attr_key == "thread_extent"]
     launched = {store for launch in launches for store in _inside(launch, "BufferStore")}
     return bool(launches) and launched.issuperset(_inside(block.body, "BufferStore"))
 
 
 def _inside(statement: Any, kind: str) -> list[Any]:
-    """The statements of this kind in the statement."""
+    """All statements of this kind inside the statement."""
     listed: list[Any] = []
     importlib.import_module("tvm_ffi").structural_walk(statement, [(getattr(part("tirx"), kind), listed.append)], order="post")
     return listed

@@ -1,7 +1,7 @@
-"""Reductions of one number, written without their beginning.
+"""Removal of the initial value from reductions of a single element.
 
-TVM's rules for GPUs drop the loop of one turn and keep the beginning of the reduction. What follows it is then worked into both:
-of `a + b`, where `a` is a sum of one number, `b + a + b` came."""
+TVM's rules for GPUs drop the loop of one iteration but keep the initialization of the reduction, and then inline what follows
+into both: for `a + b`, where `a` is a sum of one element, the result was `b + a + b`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.accelerators.tvm.machine.library import part
 
 
 def without_sums_of_one(function: Any) -> Any:
-    """The TensorIR function in which each block that reduces one number alone computes it at once. Linear."""
+    """The TensorIR function with each block that reduces a single element as a plain computation. Linear."""
     scheduling = part("s_tir")
 
     def change(block: Any) -> Any:
@@ -23,7 +23,7 @@ def without_sums_of_one(function: Any) -> Any:
 
 
 def _reduces_one(block: Any) -> bool:
-    """Has every dimension that the block reduces one position, and is it written by a single statement?"""
+    """True if every reduced dimension has one position and the block is a single store."""
     tirx = part("tirx")
     reduced = [axis for axis in block.iter_vars if axis.iter_type == tirx.IterVar.CommReduce]
     is_simple = isinstance(block.body, tirx.BufferStore) and isinstance(block.init, tirx.BufferStore)
@@ -31,7 +31,7 @@ def _reduces_one(block: Any) -> bool:
 
 
 def _at_once(block: Any) -> Any:
-    """The block with the number that its reduction begins with put where it reads what came before."""
+    """The block with the initial value of its reduction in place of reads of its own result."""
     tirx, store, first = part("tirx"), block.body, block.init.value
 
     def begun(load: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The generic rule for processors where sizes are known only while a kernel runs.
+"""The generic rule for processors with dynamic sizes.
 
-Cheap steps are worked into their readers, as the rule for known sizes does it. The last dimension stays one loop, which LLVM puts
-into vectors whatever its length; threads share the outermost where the work of the call is worth it. (The outer ones as one loop
-divide by sizes that are not known, over which TVM's simplifier does not come to an end.)"""
+Cheap steps are inlined into their readers, as in the rule for static sizes. The last dimension stays one loop, which LLVM
+vectorizes whatever its length; threads share the outermost loop if the work of the call is worth it. (Fused outer loops would
+divide by dynamic sizes, on which TVM's simplifier does not terminate.)"""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from partita.accelerators.tvm.machine.work import STEPS
 from partita.accelerators.tvm.schedules.cpu_rule import REDUCTION, SPATIAL, along_rows, inline_cheap, kinds_of
 
 NAME = "any size"
-"""The schedule's name."""
+"""Name of the schedule."""
 
 
 def schedule_open(function: Any, machine: Machine) -> tuple[Any, str]:
-    """The scheduled kernel and the rule's name; a kernel that TVM does not schedule stays as it is written."""
+    """The scheduled kernel and the rule's name; a kernel that TVM cannot schedule stays as it is."""
     rule = _Rule(part("s_tir").Schedule(function, error_render_level="none"), machine)
     try:
         rule.run()
-    except Exception:  # noqa: BLE001  TVM's schedule refuses with any exception
+    except Exception:  # noqa: BLE001  TVM raises any exception
         return function, "as written"
     return _decided_while_running(rule.schedule.mod["main"], rule.steps), NAME
 
@@ -38,7 +38,7 @@ class _Rule:
     machine: Machine
     """The machine that the kernel is scheduled for."""
     steps: list[Any] = attrs.field(factory=list)
-    """How many steps each loop takes in all that threads may share."""
+    """Total number of steps of the block, for each loop that threads may share."""
 
     def run(self) -> None:
         """Schedule the whole function."""
@@ -66,11 +66,11 @@ class _Rule:
 
 
 _NUMBER = "partita.shared"
-"""The annotation of a loop that threads may share: its number among these. (An annotation holds no sizes.)"""
+"""Annotation of a loop that threads may share: its index in `steps`. (An annotation cannot hold sizes.)"""
 
 
 def _steps(schedule: Any, loops: list[Any]) -> Any:
-    """How many steps the loops take together."""
+    """Number of steps of the nested loops."""
     steps = part("tirx").const(1, "int64")
     for loop in loops:
         steps = steps * part("tirx").Cast("int64", schedule.get(loop).extent)
@@ -78,7 +78,7 @@ def _steps(schedule: Any, loops: list[Any]) -> Any:
 
 
 def _decided_while_running(function: Any, steps: Sequence[Any]) -> Any:
-    """The kernel with each loop that threads may share written twice: for all threads where the work is worth it, and for one."""
+    """The kernel with two versions of each loop that threads may share: parallel if the work is worth it, else serial."""
     tirx = part("tirx")
 
     def change(loop: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Kernels measured in several ways, and what was found."""
+"""Measurement of kernel variants, and its results."""

@@ -1,7 +1,6 @@
-"""The results of tuning, kept beside the compile cache: for each kernel, the candidates that made the fastest one on
-this machine.
+"""Results of tuning, stored beside the compile cache: for each kernel, the candidates that made the fastest one on this machine.
 
-There is a file for each machine and each state of the kernels' code; any number of processes may read it and add to it."""
+There is a file for each machine and each version of the kernels' code; any number of processes may read and extend it."""
 
 from __future__ import annotations
 
@@ -25,40 +24,40 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.run.runtime import version
 
 FOLDER = "tuned"
-"""The folder of these files in the cache folder."""
+"""Folder of these files in the cache folder."""
 
 
 @attrs.frozen(slots=True)
 class Found:
-    """The measurements of one kernel."""
+    """Measurements of one kernel."""
 
     choices: Mapping[str, str]
-    """The candidate of each choice, by its name; empty where the cost model's candidates are the best."""
+    """Candidate of each choice, by the choice's name; empty if the cost model's candidates are the best."""
     seconds: float
-    """The seconds that the kernel takes."""
+    """Run time of the kernel in seconds."""
     before: float
-    """The seconds that the cost model's kernel took, measured at the same time."""
+    """Run time of the cost model's kernel in seconds, measured at the same time."""
     tried: int
-    """How many kernels were measured."""
+    """Number of kernels measured."""
 
 
 Findings = Mapping[str, Found]
-"""The results by the digest of a body's key."""
+"""Results by the digest of a body's key."""
 
 
 def digest_of(key: str) -> str:
-    """A body's key in a few letters."""
+    """Short digest of a body's key."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def choices_in(tuned: Findings, key: str) -> Mapping[str, str]:
-    """The candidates that were chosen for the body of that key, by the names of the choices."""
+    """Candidates chosen for the body with that key, by the names of the choices."""
     row = tuned.get(digest_of(key))
     return {} if row is None else row.choices
 
 
 def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
-    """The results for this machine; empty where the cache is off."""
+    """Results for this machine; empty if the cache is off."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None or machine.is_gpu:
         return {}
@@ -66,7 +65,7 @@ def findings(config: Mapping[str, Any], machine: Machine) -> Findings:
 
 
 def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -> None:
-    """Keep what was found for a kernel."""
+    """Store the result for a kernel."""
     folder = chosen_folder(config.get("CACHE_DIR"))
     if folder is None:
         raise AcceleratorError(
@@ -84,7 +83,7 @@ def add(config: Mapping[str, Any], machine: Machine, key: str, choices: Found) -
 
 
 def fingerprint(tuned: Findings) -> str:
-    """A few letters that stand for the results that compiled code depends on; empty where nothing was tuned."""
+    """Short digest of the results that compiled code depends on; empty if nothing was tuned."""
     chosen = {name: dict(row.choices) for name, row in tuned.items() if row.choices}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16] if chosen else ""
 
@@ -95,7 +94,7 @@ def _path(folder: Path, machine: Machine) -> Path:
 
 
 def _read(path: Path) -> dict[str, Found]:
-    """The file's findings; none if there is no such file, or it is not whole."""
+    """Results in the file; empty if the file is missing or damaged."""
     try:
         refuse_link(path.parent)
         state = os.stat(path)
@@ -112,12 +111,12 @@ def _parsed(path: Path, _time: int, _size: int) -> Findings:
 
 
 _FORM = {"choices": {str: str}, "seconds": float, "before": float, "tried": int}
-"""A row; one that has another form, from a damaged or forged file, is passed over."""
+"""Form of a row; other rows, from a damaged or forged file, are ignored."""
 
 
 @cache
 def processor() -> str:
-    """The processor as its maker calls it: two of one instruction set may want other tiles."""
+    """The manufacturer's name of the processor: two of one instruction set may need different tiles."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -127,7 +126,7 @@ def processor() -> str:
 
 @cache
 def _kernels() -> str:
-    """The kernels' own code: with other code, other choices may be the best."""
+    """Digest of the kernels' code: with other code, other choices may be the best."""
     digest = hashlib.sha256()
     for path in sorted((Path(__file__).parents[1] / "kernels").rglob("*.py")):
         digest.update(path.read_bytes())

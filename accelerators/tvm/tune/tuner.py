@@ -1,9 +1,9 @@
-"""Kernels drafted in several ways and measured, one choice after the other.
+"""Kernels generated in several variants and measured, one choice after another.
 
-Bodies that take the most time come first, each with a share of the time that is left. For each choice the candidates are tried in
-the order in which the cost model likes them: a batch is compiled on all cores, then each kernel is measured by itself, next to
-the best one so far. When two batches bring nothing the next choice is looked at. A kernel that computes anything else than the
-one that the cost model wants is passed over."""
+Bodies that take the most time come first, each with a share of the remaining time. For each choice the candidates are tried in
+the cost model's order: a batch is compiled on all cores, then each kernel is measured alone, next to the best one so far. After
+two batches without gain the next choice follows. A kernel whose results differ from those of the cost model's kernel is
+rejected."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from partita.accelerators.tvm.tune.findings import Found, add, digest_of, findin
 from partita.graph.types import Array, numpy_dtype
 
 COLD = 16 << 20
-"""Bytes that a measurement walks through before it comes back to the same arrays: in a model, other layers run in between."""
+"""Bytes that a measurement touches before it returns to the same arrays: in a model, other layers run in between."""
 
 COPIES = 8
-"""The number of copies of the arrays at most."""
+"""Maximum number of copies of the arrays."""
 
 MEASURED = 0.04
-"""Seconds that a kernel is measured for, in a batch."""
+"""Seconds of measurement per kernel in a batch."""
 
 GAIN = 0.97
-"""A candidate has to take less than this part of the best one's time: less is noise."""
+"""A candidate must take less than this fraction of the best time: a smaller gain is noise."""
 
 PATIENCE = 2
-"""The number of batches that may bring nothing before the next choice has its turn."""
+"""Number of consecutive batches without gain before the next choice."""
 
 
 class Tuner:
-    """Tunes bodies for a machine, until a deadline."""
+    """Tunes bodies for a machine until a deadline."""
 
     def __init__(
         self, machine: Machine, config: Mapping[str, Any], deadline: float, shown: Callable[[TunedKernel], None]
@@ -55,7 +55,7 @@ class Tuner:
         self.shown = shown
 
     def run(self, bodies: Sequence[Body]) -> None:
-        """Tune the bodies, equal ones once. The result for each kernel is kept at once."""
+        """Tune the bodies, equal ones once. Each result is stored at once."""
         count: dict[str, int] = {}
         for body in bodies:
             count[body.key] = count.get(body.key, 0) + 1
@@ -94,7 +94,7 @@ class Tuner:
         self.shown(TunedKernel(name, plain.seconds * 1e6, best.seconds * 1e6, tried, best.choices))
 
     def _known(self, plain: _Trial) -> _Trial:
-        """The trial to begin with: the best that was found before, if there is one."""
+        """The trial to start with: the stored best one, if there is one."""
         known = findings(self.config, self.machine).get(digest_of(plain.body.key))
         if known is None or not known.choices:
             return plain
@@ -106,7 +106,7 @@ class Tuner:
         add(self.config, self.machine, plain.body.key, Found(best.choices, best.seconds, plain.seconds, tried))
 
     def _compiled(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """The trials that can be compiled."""
+        """The trials that compile."""
         with Pool(usable_cores()) as pool:
             return [trial for trial, ready in zip(trials, pool.map(self._compile, trials), strict=True) if ready]
 
@@ -123,7 +123,7 @@ class Tuner:
         return True
 
     def _measure(self, trials: Sequence[_Trial]) -> None:
-        """Each one's time, all under the same conditions."""
+        """Measure all trials under the same conditions."""
         set_tvm_threads(self.machine.threads)
         runs = [trial.prepared() for trial in dict.fromkeys(trials)]
         fastest = [float("inf")] * len(runs)
@@ -143,7 +143,7 @@ class Tuner:
 
 @attrs.define(slots=True, eq=False)
 class _Trial:
-    """One way to make a body's kernel."""
+    """One variant of a body's kernel."""
 
     body: Body
     choices: Mapping[str, str]
@@ -159,7 +159,7 @@ class _Trial:
         return next(iter(self.lowered.symbols.values()))
 
     def chosen(self, what: str) -> str:
-        """The candidate that the trial took for the choice `what`."""
+        """Candidate that the trial uses for the choice `what`."""
         return self.choices.get(what, self.offered[what][0])
 
     def prepared(self) -> Callable[[], float]:
@@ -179,7 +179,7 @@ class _Trial:
         return timed
 
     def _arrays(self) -> list[Array]:
-        """Inputs, weights laid out for this kernel, outputs full of nan."""
+        """Inputs, weights in this kernel's layout, and zeroed outputs."""
         assert self.lowered is not None
         random, kernel = np.random.default_rng(0), self.lowered.kernels()[self.symbol]
         arrays = []
@@ -193,14 +193,14 @@ class _Trial:
         return arrays
 
     def results(self) -> list[Array]:
-        """The arrays that the kernel computes."""
+        """Arrays that the kernel computes."""
         run = self.prepared()
         run()
         return [tensor.numpy().reshape(-1) for tensor in self._sets[0][len(self.body.graph.inputs) :]]
 
 
 def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Some numbers of the type; whole ones are zero, for they may be positions."""
+    """Random floats; zeros for integers, because they may be indices."""
     if dtype in ("float32", "float64"):
         return random.standard_normal(shape).astype(dtype)
     return np.zeros(shape, numpy_dtype(dtype))
