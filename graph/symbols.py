@@ -20,11 +20,13 @@ import numpy as np
 
 @attrs.frozen(slots=True, cache_hash=True, repr=False)
 class Symbol:
-    """A size with a name, which is 0 or more."""
+    """A size with a name."""
 
     name: str
     is_computed: bool = False
     """True for a size that values decide, which is known once the op has run."""
+    least: int = 0
+    """Its lower bound."""
 
     def __repr__(self) -> str:
         return self.name
@@ -140,15 +142,20 @@ MOST_SPLITS, MOST_FACTORS = 4, 8
 """Bounds of expressions with more cases or factors are unknown: computing them takes exponential time."""
 
 
-def symbol(name: str, is_computed: bool = False) -> Size:
+def symbol(name: str, is_computed: bool = False, least: int = 0) -> Size:
     """The size that is this symbol."""
-    return Size({(Symbol(name, is_computed),): 1})
+    return Size({(Symbol(name, is_computed, least),): 1})
 
 
 def symbols_of(*sizes: Any) -> set[Symbol]:
     """The symbols that these sizes depend on."""
     factors = {factor for size in sizes if isinstance(size, Size) for monomial in size.terms for factor in monomial}
     return {s for f in factors for s in ([f] if isinstance(f, Symbol) else symbols_of(*f.operands))}
+
+
+def has_terms(size: AnySize) -> bool:
+    """True for a size that is no polynomial of symbols."""
+    return isinstance(size, Size) and any(isinstance(factor, Term) for monomial in size.terms for factor in monomial)
 
 
 def at(size: AnySize, values: Mapping[Symbol, int]) -> int:
@@ -294,7 +301,7 @@ def solved(difference: AnySize) -> tuple[Symbol, AnySize] | None:
         meaning = Size({(name,): 1}) - difference * difference.terms[(name,)]
         if name not in symbols_of(meaning):
             low = least(meaning)
-            if low is not None and low >= 0:
+            if low is not None and low >= name.least:
                 return name, meaning
     return None
 
@@ -330,7 +337,7 @@ def _rank(monomial: Monomial) -> tuple[int, str]:
 
 
 def _least(terms: Mapping[Monomial, Fraction], splits: int = MOST_SPLITS) -> Fraction | None:
-    """A lower bound of a polynomial: each term is replaced by a bound of it, then each symbol by 0."""
+    """A lower bound of a polynomial: each term is replaced by a bound of it, then each symbol by its own."""
     if splits < 0 or any(len(monomial) > MOST_FACTORS for monomial in terms):
         return None
     for monomial, count in terms.items():
@@ -343,7 +350,21 @@ def _least(terms: Mapping[Monomial, Fraction], splits: int = MOST_SPLITS) -> Fra
                 bounds = [_least(_summed([*rest, *((_sorted((*others, *m)), c) for m, c in case)]), splits - 1) for case in cases]
                 known = [bound for bound in bounds if bound is not None]
                 return max(known, default=None) if any_bounds else min(known) if known and len(known) == len(bounds) else None
+    if any(s.least for monomial in terms for s in monomial):  # type: ignore[union-attr]
+        terms = _above_least(terms)
     return None if any(count < 0 for monomial, count in terms.items() if monomial) else terms.get((), Fraction(0))
+
+
+def _above_least(terms: Mapping[Monomial, Fraction]) -> Mapping[Monomial, Fraction]:
+    """The polynomial of how much each symbol is above its lower bound; there are no other factors."""
+    parts: list[tuple[Monomial, Fraction]] = []
+    for monomial, count in terms.items():
+        expanded: list[tuple[Monomial, Fraction]] = [((), count)]
+        for one in monomial:
+            low = one.least  # type: ignore[union-attr]
+            expanded = [*[((*m, one), c) for m, c in expanded], *([(m, c * low) for m, c in expanded] if low else [])]
+        parts += expanded
+    return _summed(parts)
 
 
 def _bounding(factor: Term, count: Fraction) -> tuple[list[list[tuple[Monomial, Fraction]]], bool]:

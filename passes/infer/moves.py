@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.graph.symbols import AnySize, Size, Sizes, is_at_least, scaled
+from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, scaled
 from partita.passes.infer.rules import (
     Unknown,
     alike,
@@ -23,7 +23,7 @@ from partita.passes.infer.rules import (
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
-_END = 2**31 - 1
+END = 2**31 - 1
 """A slice's end from which on it means the end of the dimension."""
 
 _PIXELS = "a dimension and the size that it is resized to"
@@ -33,7 +33,7 @@ _INDICES = "a dimension and the indices into it"
 
 
 @rule("Reshape")
-def reshape(c: Context) -> Sequence[Sizes]:
+def reshape(c: Context) -> Sequence[Sizes | None]:
     data, target = c.shape(0), c.values(1, "shape")
     if target is None:
         raise Unknown("the shape that is asked for")
@@ -56,10 +56,19 @@ def reshape(c: Context) -> Sequence[Sizes]:
         return [tuple([wanted[d] if is_stated else c.unknown(f"size {d}") + low for d, is_stated in enumerate(are_stated)])]  # type: ignore[misc]
     if open_ones:
         others: list[AnySize] = [size for d, size in enumerate(wanted) if d not in open_ones]  # type: ignore[misc]
+        if divided(math.prod(data), math.prod(others)) is None and _assumes_kept_sizes(c, data, wanted):
+            return reshape(c)
         c.at_least(math.prod(others), 1, "the sizes beside the one that is left open and 1")
         wanted[open_ones[0]] = c.some(math.prod(data) // math.prod(others), math.prod(data))
     c.equal(math.prod(wanted), math.prod(data), "the numbers of elements before and after")  # type: ignore[arg-type]
     return [tuple(wanted)]  # type: ignore[arg-type]
+
+
+def _assumes_kept_sizes(c: Context, data: Sizes, wanted: Sequence[AnySize | None]) -> bool:
+    """Assume for one form that sizes in the same dimension are equal, where no division tells the one that is left open."""
+    pairs = [(a, b) for a, b in zip(data, wanted, strict=False) if isinstance(a, Size) and isinstance(b, Size) and a != b]
+    solved = [c.reading.assume_equal(a, b) for a, b in pairs]
+    return any(solved)
 
 
 @rule("Flatten")
@@ -140,7 +149,7 @@ def split(c: Context) -> Sequence[Sizes]:
         part = (data[axis] + count - 1) // count
         parts = [*[part] * (count - 1), data[axis] - part * (count - 1)]
         if c.attribute("num_outputs") is None:
-            c.equal(parts[-1], part, "the last part and the others")
+            c.at_least(parts[-1], part, "the last part and the others")  # It is never larger.
         c.at_least(parts[-1], 0, "the last part and nothing")
     return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
@@ -166,7 +175,7 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
         raise Unknown("a step of 0")
     try:
         first = size + start if not c.usually(start, 0) else start
-        last = size if isinstance(end, int) and end >= _END else size + end if not c.usually(end, 0) else end
+        last = size if isinstance(end, int) and end >= END else size + end if not c.usually(end, 0) else end
     except Unknown:
         if not c.reading.is_exact:
             raise
@@ -175,8 +184,8 @@ def _taken(c: Context, size: AnySize, start: AnySize | None, end: AnySize | None
         first = c.within(first, 0, size)
         return (c.within(last, first, size) - first + step - 1) // step
     least = -1 if size == 0 else 0  # ONNX clamps a start before the first element to the first.
-    first = size - 1 if isinstance(start, int) and start >= _END else c.within(first, least, size - 1)
-    before = -1 if isinstance(end, int) and end <= -_END else c.within(last, -1, first)
+    first = size - 1 if isinstance(start, int) and start >= END else c.within(first, least, size - 1)
+    before = -1 if isinstance(end, int) and end <= -END else c.within(last, -1, first)
     return (first - before - step - 1) // -step
 
 
@@ -294,8 +303,8 @@ def resize(c: Context) -> Sequence[Sizes]:
         for d, size in zip(axes, wanted, strict=False):
             if is_at_least(size, 1):
                 c.at_least(data[d], 1, _PIXELS)
-            else:
-                c.at_least(data[d] * _END, size, _PIXELS)
+            elif not is_at_least(data[d], 1):
+                c.at_least(data[d] * END, size, _PIXELS)
     else:
         factors = c.constant(slot)
         numbers = c.attribute("scales") if factors is None else factors.reshape(-1).tolist()
@@ -350,7 +359,7 @@ def cropped(c: Context) -> Sequence[Sizes]:
 
 @rule("Col2Im")
 def from_columns(c: Context) -> Sequence[Sizes]:
-    data, image, block = c.shape(0), integers(c, 1), integers(c, 2)
+    data, image, block = c.shape(0), known_sizes(c, 1), integers(c, 2)
     count = len(image)
     taps, pads = math.prod(block), c.attribute("pads") or [0] * 2 * count
     strides, dilations = c.attribute("strides") or [1] * count, c.attribute("dilations") or [1] * count

@@ -27,6 +27,7 @@ from partita.graph.symbols import (
     Symbol,
     at,
     covers,
+    has_terms,
     is_at_least,
     joined,
     larger,
@@ -38,7 +39,7 @@ from partita.graph.symbols import (
 )
 from partita.graph.types import TensorType, Type
 from partita.passes.infer import moves, products  # noqa: F401  they register rules
-from partita.passes.infer.rules import RULES, Unknown
+from partita.passes.infer.rules import RULES, Rule, Unknown
 from partita.passes.infer.values import LONGEST, VALUES, Elements, objects
 
 _FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError)
@@ -82,16 +83,21 @@ def _words(what: str, relation: str, left: AnySize, right: AnySize) -> str:
 class Reading:
     """The sizes of a graph's values that follow from those of its inputs, and what its ops require."""
 
-    def __init__(self, graph: Graph, inputs: Iterable[Sizes | None], exact: bool = False) -> None:
+    def __init__(self, graph: Graph, inputs: Iterable[Sizes | None], exact: bool = False, one_form: bool = False) -> None:
         self.is_exact = exact
         """True if nothing is assumed: the sizes are those of every call that fulfils the requirements."""
+        self.is_one_form = one_form
+        """True if sizes that may be broadcast to one another are assumed to be equal, as kernels that are compiled once need."""
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
         """The assumptions, beside the requirements; where one does not hold, only a reading of integers is right."""
         self.is_open = False
         """True if integers in the place of the symbols would tell more."""
-        self._meanings: dict[Symbol, AnySize] = {}
+        self.stated: dict[Node, str] = {}
+        """The ops whose sizes do not follow, so that those that the file states are taken, and why."""
+        self.meanings: dict[Symbol, AnySize] = {}
+        """The size that a symbol has to be, in symbols without one."""
         self._known: dict[NodeEntry, Sizes | None] = {}
         self._elements: dict[NodeEntry, Elements | None] = {}
         self._arrays: dict[NodeEntry, np.ndarray[Any, Any]] = {}
@@ -105,14 +111,14 @@ class Reading:
     def sizes(self, entry: NodeEntry | None) -> Sizes | None:
         """The value's sizes; None if its rank is unknown."""
         known = None if entry is None else self._known.get(entry)
-        return known if known is None or not self._meanings else tuple([replaced(size, self._meanings) for size in known])
+        return known if known is None or not self.meanings else tuple([replaced(size, self.meanings) for size in known])
 
     def elements(self, entry: NodeEntry | None) -> Elements | None:
         """The value's elements as sizes, None for an unknown one; None if nothing is known of them."""
         known = None if entry is None else self._elements.get(entry)
-        if known is None or not self._meanings:
+        if known is None or not self.meanings:
             return known
-        items = [replaced(item, self._meanings) if isinstance(item, Size) else item for item in known.reshape(-1)]
+        items = [replaced(item, self.meanings) if isinstance(item, Size) else item for item in known.reshape(-1)]
         return objects(items, known.shape)
 
     def array(self, entry: NodeEntry | None) -> np.ndarray[Any, Any] | None:
@@ -125,7 +131,7 @@ class Reading:
 
     def demand(self, requirement: Requirement) -> None:
         """Note what has to hold, unless it always does; TypeMismatch if it never does."""
-        a, b = replaced(requirement.left, self._meanings), replaced(requirement.right, self._meanings)
+        a, b = replaced(requirement.left, self.meanings), replaced(requirement.right, self.meanings)
         relation = requirement.relation
         if isinstance(a, int) and isinstance(b, int):
             if _holds(a, relation, b):
@@ -144,10 +150,26 @@ class Reading:
         if apart and not may_be_one:
             raise self._mismatch(requirement, a, b)
         self.requirements.setdefault(attrs.evolve(requirement, left=a, relation=relation, right=b))
-        solution = solved(a - b) if relation == "==" else None
-        if solution is not None:
-            name, meaning = solution
-            self._meanings = {**{old: replaced(size, {name: meaning}) for old, size in self._meanings.items()}, name: meaning}
+        if relation == "==":
+            self._solve(a - b)
+
+    def assume_equal(self, a: AnySize, b: AnySize) -> bool:
+        """True if both sizes are equal. A reading for one form assumes that they are, if a symbol can be solved for."""
+        a, b = replaced(a, self.meanings), replaced(b, self.meanings)
+        return a == b or (self.is_one_form and self._solve(a - b))
+
+    def _solve(self, difference: AnySize) -> bool:
+        """Replace a symbol from now on by the size that makes the difference 0; False if there is none.
+
+        In a reading for one form the sizes of inputs stay polynomials, since a call's symbols are solved from them."""
+        if self.is_one_form and (has_terms(difference) or any(one.is_computed for one in symbols_of(difference))):
+            return False
+        solution = solved(difference)
+        if solution is None:
+            return False
+        name, meaning = solution
+        self.meanings = {**{old: replaced(size, {name: meaning}) for old, size in self.meanings.items()}, name: meaning}
+        return True
 
     def _mismatch(self, requirement: Requirement, a: AnySize, b: AnySize) -> TypeMismatch:
         return TypeMismatch(_words(requirement.what, requirement.relation, a, b), where=requirement.where, remedy=REMEDY)
@@ -181,8 +203,9 @@ class Reading:
         context = Context(self, node, version)
         try:
             shapes = self._results(node, graph, context)
-        except Unknown:
+        except Unknown as error:
             self.is_open |= self._depends(node)
+            self.stated[node] = str(error)
             for entry in node.outputs:
                 self._note(entry, _stated(entry))
             shapes = ()
@@ -191,7 +214,7 @@ class Reading:
         self._settle(node, graph, context, shapes)
 
     def _results(self, node: Node, graph: Graph, context: Context) -> Sequence[Sizes | None]:
-        rule = RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if not node.bodies else None
+        rule = _rule(node)
         if rule is not None:
             try:
                 return rule(context)
@@ -203,9 +226,9 @@ class Reading:
 
     def _settle(self, node: Node, graph: Graph, context: Context, shapes: Sequence[Sizes | None]) -> None:
         """Note the elements of results that are small vectors of integers."""
-        if is_random(node) or node.bodies:
+        if is_random(node) or node.bodies or node.domain:
             return
-        is_measure = node.op in ("Shape", "Size") and not node.domain
+        is_measure = node.op in ("Shape", "Size")
         is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
         if is_settled:
             self._settled.update(node.outputs)
@@ -214,7 +237,7 @@ class Reading:
             for entry, array in zip(node.outputs, arrays, strict=False):
                 self._known[entry], self._arrays[entry] = tuple(array.shape), array
                 self._elements[entry] = _elements_of(array)
-        elif node.op in VALUES and not node.domain and shapes and shapes[0] is not None and len(shapes[0]) < 3:
+        elif node.op in VALUES and shapes and shapes[0] is not None and len(shapes[0]) < 3:
             try:
                 vectors = VALUES[str(node.op)](context, shapes[0])
             except _FAILURES:
@@ -228,7 +251,7 @@ class Reading:
     def _computed(self, node: Node, graph: Graph) -> Sequence[np.ndarray[Any, Any]] | None:
         """The results of an op whose inputs are all known, if they are small."""
         values = [None if entry is None else self._arrays.get(entry) for entry in node.inputs]
-        if node.domain or any(entry is not None and value is None for entry, value in zip(node.inputs, values, strict=True)):
+        if any(entry is not None and value is None for entry, value in zip(node.inputs, values, strict=True)):
             return None
         sizes = [self._known.get(entry) for entry in node.outputs]
         if any(known is None or not all(isinstance(size, int) for size in known) for known in sizes):
@@ -314,6 +337,16 @@ class Reading:
         ]
 
 
+def has_rule(node: Node) -> bool:
+    """True if a rule of ours gives the sizes of the op's results."""
+    return _rule(node) is not None
+
+
+def _rule(node: Node) -> Rule | None:
+    is_op = node.subgraph is None and not node.bodies
+    return RULES.get(f"{node.domain}.{node.op}" if node.domain else str(node.op)) if is_op else None
+
+
 def _elements_of(array: np.ndarray[Any, Any]) -> Elements | None:
     """The elements of a small vector of integers; None of others."""
     is_small = array.dtype.kind in "iub" and array.ndim < 3 and array.size <= LONGEST
@@ -391,6 +424,8 @@ class Context:
 
     def one_or_equal(self, a: AnySize, b: AnySize, what: str) -> None:
         """Require that the first size is 1, or both are equal."""
+        if a != 1:
+            self.reading.assume_equal(a, b)
         self.reading.demand(Requirement(a, "1 or ==", b, what, self.where))
 
     def at_least(self, a: AnySize, b: AnySize, what: str) -> None:
@@ -405,6 +440,8 @@ class Context:
             for other in column:
                 if other == 1 or size == other or size == 1:
                     size = size if other == 1 else other
+                    continue
+                if self.reading.assume_equal(size, other):
                     continue
                 self.reading.demand(Requirement(size, "broadcasts to", other, what, self.where))
                 size = joined(size, other)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partita.graph.symbols import AnySize, Size, Sizes, is_at_least, larger, quotient, smaller
+from partita.graph.symbols import AnySize, Size, Sizes, divided, is_at_least, larger, least, quotient, smaller
+from partita.graph.types import TensorType
+from partita.passes.infer.rules import Unknown
 
 if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 LONGEST = 64
 """Vectors of more elements hold no sizes."""
+
+FEW = 64
+"""A dividend that may be less than that is not assumed to be positive."""
 
 Elements = np.ndarray[Any, Any]
 """An object array of sizes; None for an unknown one."""
@@ -114,7 +119,9 @@ def _split(c: Context, shape: Sizes) -> Sequence[Elements]:
 
 
 def _cast(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
-    return data if c.attribute("to") in _INTEGERS else None
+    kind = c.node[0].type
+    to = c.attribute("to") if c.op == "Cast" else kind.dtype if isinstance(kind, TensorType) else None
+    return data if to in _INTEGERS else None
 
 
 def _filled(c: Context, shape: Sizes) -> Sequence[Elements]:
@@ -136,23 +143,47 @@ def _range(c: Context, shape: Sizes) -> Sequence[Elements]:
     return [objects([start + i * step for i in range(_count(shape))], shape)]
 
 
-def _divided(a: Any, b: Any) -> Any:
-    """ONNX rounds towards 0."""
+def _divided(c: Context, a: Any, b: Any) -> Any:
+    """ONNX rounds towards 0. A dividend that is negative for few values of its symbols only is assumed not to be."""
     if is_at_least(b, 1):
-        return quotient(a, b) if is_at_least(a, 0) else -quotient(-a, b) if is_at_least(0, a) else None
+        exact = divided(a, b)
+        if exact is not None:
+            return exact
+        if is_at_least(0, a):
+            return -quotient(-a, b)
+        low = least(a)
+        return quotient(a, b) if low is not None and low >= -FEW and _is_usual(c, a, 0) else None
     return quotient(a, b) if is_at_least(a, 0) and is_at_least(b, 0) and isinstance(b, Size) else None
 
 
-def _remainder(a: Any, b: Any) -> Any:
-    return a % b if is_at_least(b, 1) and is_at_least(a, 0) else None
+def _remainder(c: Context, a: Any, b: Any) -> Any:
+    """The result has the divisor's sign, or with `fmod` the dividend's. Positions are assumed to be less than their number."""
+    if not is_at_least(b, 1) or (c.attribute("fmod", 0) and not is_at_least(a, 0)):
+        return None
+    if isinstance(a, int) and isinstance(b, Size) and _is_usual(c, b, -a if a < 0 else a + 1):
+        return b + a if a < 0 else a
+    return a - quotient(a, b) * b
+
+
+def _is_usual(c: Context, a: Any, b: Any) -> bool:
+    """True for a >= b, or if that is assumed."""
+    try:
+        return c.usually(a, b)
+    except Unknown:
+        return False
 
 
 def _same(a: Any, b: Any) -> bool | None:
     return True if a == b else False if is_at_least(a, b) is False or is_at_least(b, a) is False else None
 
 
-def _chosen(test: Any, a: Any, b: Any) -> Any:
-    return a if test else b
+def _chosen(c: Context, shape: Sizes) -> Sequence[Elements]:
+    """An unknown element is no matter where the other one is chosen."""
+    given = [c.elements(slot) for slot in range(3)]
+    if not _small(shape) or any(array is None for array in given):
+        return ()
+    rows = zip(*[np.broadcast_to(array, shape).reshape(-1) for array in given], strict=True)  # type: ignore[arg-type]
+    return [objects([None if test is None else a if test else b for test, a, b in rows], shape)]
 
 
 VALUES: dict[str, Rule] = {
@@ -167,18 +198,18 @@ VALUES: dict[str, Rule] = {
     "ReduceProd": _moved(_product),
     "Split": _split,
     "Range": _range,
-    "Cast": _moved(_cast),
+    **dict.fromkeys(("Cast", "CastLike"), _moved(_cast)),
     **dict.fromkeys("Identity Reshape Squeeze Unsqueeze Flatten".split(), _moved(lambda c, shape, data, *_: data)),
     "Add": _each(lambda a, b: a + b),
     "Sub": _each(lambda a, b: a - b),
     "Mul": _each(lambda a, b: a * b),
-    "Div": _each(_divided),
-    "Mod": _each(_remainder),
+    "Div": lambda c, shape: _each(partial(_divided, c))(c, shape),
+    "Mod": lambda c, shape: _each(partial(_remainder, c))(c, shape),
     "Neg": _each(lambda a: -a),
     "Equal": _each(_same),
     "Max": _each(lambda *sizes: reduce(larger, sizes)),
     "Min": _each(lambda *sizes: reduce(smaller, sizes)),
-    "Where": _each(_chosen),
+    "Where": _chosen,
     "GreaterOrEqual": _each(is_at_least),
     "LessOrEqual": _each(lambda a, b: is_at_least(b, a)),
     "Greater": _each(lambda a, b: None if (known := is_at_least(b, a)) is None else not known),

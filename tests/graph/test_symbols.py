@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,8 +28,8 @@ from partita.graph.symbols import (
     symbols_of,
 )
 
-NAMES = "abc"
-values = st.fixed_dictionaries({Symbol(name): st.integers(0, 9) for name in NAMES})
+SYMBOLS = [Symbol("a"), Symbol("b"), Symbol("c", least=1)]
+values = st.fixed_dictionaries({one: st.integers(one.least, 9) for one in SYMBOLS})
 Meaning = Any
 """A function from the symbols' values to the integer that an expression has to be."""
 
@@ -48,7 +49,7 @@ def _combined(pair: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 leaves = st.one_of(
     st.integers(-3, 9).map(lambda n: (n, lambda v: n)),
-    st.sampled_from(NAMES).map(lambda name: (symbol(name), lambda v: v[Symbol(name)])),
+    st.sampled_from(SYMBOLS).map(lambda one: (symbol(one.name, least=one.least), lambda v: v[one])),
 )
 expressions = st.recursive(leaves, _combined, max_leaves=6)
 
@@ -107,6 +108,32 @@ def test_what_a_resize_multiplies_is_rounded_as_single_precision_does() -> None:
 def test_a_computed_symbol_is_solved_first() -> None:
     inner = symbol("how many", is_computed=True)
     assert solved(inner - symbol("a long name of an input")) == (Symbol("how many", True), symbol("a long name of an input"))
+
+
+S = [symbol(f"s{number}", least=1) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name", "meaning"),
+    [
+        (S[1], S[0], "s1", S[0]),
+        (S[3], S[1] + S[2], "s3", S[1] + S[2]),
+        (S[1] + S[3], S[1] + S[2] - 1, "s2", S[3] + 1),  # s3 would be 0 where s2 is 1
+        (S[4] * S[5], S[0] * S[5], "s4", S[0]),
+        (S[0] * 8, 24, "s0", 3),
+        (S[0] * S[1] * 8, S[0] * 8, "s1", 1),
+        (S[0] * 2, 3, None, None),
+        (S[0] * S[1], S[2] * S[3], None, None),
+        (S[0] + 1, 1, None, None),
+    ],
+)
+def test_symbols_that_are_solved_for(a: Any, b: Any, name: str | None, meaning: Any) -> None:
+    assert solved(a - b) == (None if name is None else (Symbol(name, least=1), meaning))
+
+
+def test_bounds_where_symbols_are_1_or_more() -> None:
+    assert least(S[0] * S[1] - S[0]) == 0 and least(S[0] - S[1]) is None
+    assert least(S[0] * S[1] + 2 * S[2]) == 3 and least(symbol("past") + S[0]) == 1
 
 
 def test_sizes_print_as_polynomials() -> None:

@@ -64,26 +64,26 @@ class Extent(str):
 
     def __add__(self, other: object) -> Extent | int:  # type: ignore[override]
         terms = _terms(other)
-        return NotImplemented if terms is None else _made([*self.terms.items(), *terms.items()])
+        return NotImplemented if terms is None else size_of([*self.terms.items(), *terms.items()])
 
     __radd__ = __add__
 
     def __neg__(self) -> Extent | int:
-        return _made((monomial, -count) for monomial, count in self.terms.items())
+        return size_of((monomial, -count) for monomial, count in self.terms.items())
 
     def __sub__(self, other: object) -> Extent | int:
         terms = _terms(other)
-        return NotImplemented if terms is None else _made([*self.terms.items(), *((m, -count) for m, count in terms.items())])
+        return NotImplemented if terms is None else size_of([*self.terms.items(), *((m, -count) for m, count in terms.items())])
 
     def __rsub__(self, other: object) -> Extent | int:
         terms = _terms(other)
-        return NotImplemented if terms is None else _made([*terms.items(), *((m, -count) for m, count in self.terms.items())])
+        return NotImplemented if terms is None else size_of([*terms.items(), *((m, -count) for m, count in self.terms.items())])
 
     def __mul__(self, other: object) -> Extent | int:  # type: ignore[override]
         terms = _terms(other)
         if terms is None:
             return NotImplemented
-        return _made((tuple(sorted((*a, *b))), i * j) for a, i in self.terms.items() for b, j in terms.items())
+        return size_of((tuple(sorted((*a, *b))), i * j) for a, i in self.terms.items() for b, j in terms.items())
 
     __rmul__ = __mul__  # type: ignore[assignment]
 
@@ -131,7 +131,7 @@ class Extent(str):
             monomial, count = term
             taken = [(tuple(sorted((*monomial, *other))), -count * factor) for other, factor in by.items()]
             left = _summed([*left.items(), *taken])
-        return _made(quotient)
+        return size_of(quotient)
 
     def __lt__(self, other: object) -> bool:
         return self._is_below(other, f"{self} < {other}")
@@ -232,7 +232,7 @@ def _terms(value: object) -> Terms | None:
     return ({(): value} if value else {}) if isinstance(value, int) else None
 
 
-def _made(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
+def size_of(terms: Iterable[tuple[Monomial, int]]) -> Extent | int:
     """The sum of the terms: a plain number where no symbol is left."""
     left = _summed(terms)
     return Extent(left) if any(left) else left.get((), 0)

@@ -13,10 +13,10 @@ import numpy as np
 
 from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.accelerators.tvm.sizes.in_parts import whole
-from partita.accelerators.tvm.sizes.op_sizes import TO_THE_END
 from partita.graph.build import constant, op, variable
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.passes.infer.moves import END
 
 if TYPE_CHECKING:
     from partita.accelerators.tvm.sizes.reading import Reading
@@ -68,7 +68,7 @@ def with_ends_said(node: Node, reading: Reading) -> Node:
     spans, sizes = _spans(node, reading), reading.sizes(node.inputs[0])
     if not all(_is_said_by_type(span, sizes[span.axis]) for span in spans):
         return node
-    last = [span.end if isinstance(span.end, int) else TO_THE_END for span in spans]
+    last = [span.end if isinstance(span.end, int) else END for span in spans]
     said = constant(np.array(last, reading.type_of(ends).dtype))
     return node.evolve(inputs=(*node.inputs[:ENDS], said[0], *node.inputs[ENDS + 1 :]))
 

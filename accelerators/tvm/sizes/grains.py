@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, symbol
+from partita.accelerators.tvm.sizes.extent import Indivisible
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.types import TensorType
@@ -51,10 +51,3 @@ def coarser(grains: Grains, error: Indivisible, images: frozenset[str]) -> Grain
             return None
         wanted[monomial[0]] = max(wanted.get(monomial[0], 1), grains.get(monomial[0], 1) * missing)
     return wanted if wanted != grains and max(wanted.values()) <= LARGEST else None
-
-
-def grained(name: str, grains: Grains) -> Extent:
-    """The size that a symbol of this name stands for."""
-    size = symbol(name) * grains.get(name, 1)
-    assert isinstance(size, Extent)
-    return size

@@ -1,133 +1,128 @@
-"""What is known of a graph's values while its sizes are worked out, node by node."""
+"""The sizes of a graph's values as extents, read by the rules of `passes/infer`.
+
+Symbols of extents count from 1 on: a symbol of `graph/symbols` that may be 0 is the extent `s0-1`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
+import attrs
 import numpy as np
 
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.equations import Equations
-from partita.accelerators.tvm.sizes.extent import Extent, Indivisible, Size, known_least, symbol
+from partita.accelerators.tvm.sizes.extent import (
+    Extent,
+    Indivisible,
+    Size,
+    Terms,
+    known_least,
+    size_of,
+    symbol,
+)
 from partita.accelerators.tvm.sizes.floors import floored
-from partita.accelerators.tvm.sizes.op_sizes import Sizes, inside, not_empty, sizes_made
-from partita.accelerators.tvm.sizes.pasts import READERS
+from partita.accelerators.tvm.sizes.needs import hold_needs
 from partita.accelerators.tvm.sizes.quotients import Floor, floor_named
-from partita.accelerators.tvm.sizes.rounded import Rounded
-from partita.accelerators.tvm.sizes.vectors import DEEPEST, LONGEST, Vector, vector_made
+from partita.accelerators.tvm.sizes.symbols import Symbols
+from partita.graph import symbols as algebra
+from partita.graph.errors import TypeMismatch
+from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops import is_random
-from partita.graph.ops.fitting import Fit, fits
+from partita.graph.numerics.resize import scaled_size
+from partita.graph.symbols import AnySize, Symbol, Term
 from partita.graph.types import TensorType
+from partita.passes.infer import reading as infer
+from partita.passes.infer.reading import Requirement
+
+Sizes = tuple[Size, ...]
+
+
+@attrs.frozen(slots=True)
+class Rounded:
+    """A size times a fraction, rounded down. It has a symbol, whose value the host computes in each call."""
+
+    size: Extent
+    """The size that is multiplied."""
+    factor: float | Fraction
+    """The fraction; a float multiplies in single precision, as ONNX's Resize does."""
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Its value, given those of the symbols before it."""
+        size = self.size.at(sizes)
+        return scaled_size(size, self.factor) if isinstance(self.factor, float) else math.floor(size * self.factor)
 
 
 class Reading:
-    """The sizes of all values met so far, and the elements of those that are sizes themselves."""
+    """The sizes of all values of a graph, and the elements of those that are sizes themselves.
 
-    def __init__(self, equations: Equations, pasts: frozenset[str], has_floors: bool) -> None:
-        self.equations = equations
-        """Which symbols others say."""
-        self.pasts = pasts
+    CompileError if a size is no polynomial of symbols, their quotients and their fractions."""
+
+    def __init__(self, graph: Graph, symbols: Symbols, has_floors: bool) -> None:
+        self.pasts = symbols.pasts
         """The symbols that are one more than a size, which may be 0."""
         self.has_floors = has_floors
-        """Do sizes that are divided and rounded down get symbols of their own? Else they have to be multiples."""
-        self.conditions: dict[Extent, None] = {}
-        """What has to be no less than zero for all this to hold."""
-        self.of_sizes: set[Node] = set()
-        """The ops whose results depend on sizes, and beside them on constants alone."""
+        """True if quotients that are rounded down have symbols. Else sizes have to be multiples."""
         self.rounded: dict[str, Rounded | Floor] = {}
-        """The symbols whose values follow from others', and are no polynomials of them."""
-        self.indivisible: Indivisible | None = None
-        """Why an element of a vector is not known, if it is since a size may leave a rest."""
-        self._settled: set[Node] = set()
-        """These, and the ops that read nothing but constants."""
+        """The symbols whose values are computed from others', in order."""
+        self.conditions: dict[Extent, None] = {}
+        """The sizes that are at least 0 in the calls that the graph is compiled for."""
+        self.of_sizes: set[Node] = set()
+        """The ops whose results follow from sizes and constants."""
+        self._extents: dict[algebra.Size, Size] = {}
         self._sizes: dict[NodeEntry, Sizes] = {}
-        self._vectors: dict[NodeEntry, Vector] = {}
+        self._read = _read(graph, symbols)
+        self.inputs = [self._translated(node[0]) for node in graph.inputs]
+        """The sizes of the graph's inputs."""
+        for node in graph.nodes:
+            if node.is_op:
+                self._op(node)
+            elif node.value is not None:
+                self._sizes[node[0]] = tuple(node.value.shape)
+        for requirement in (*self._read.requirements, *self._read.assumptions):
+            self._require(requirement)
 
-    def given(self, node: Node, sizes: Sizes) -> None:
-        """Note an input."""
-        self._sizes[node[0]] = sizes
+    def _op(self, node: Node) -> None:
+        if all(map(self._read.is_settled, node.outputs)) and self._depends_on_sizes(node):
+            self.of_sizes.add(node)
+        elif node in self._read.stated:
+            raise CompileError(f"no rule says which sizes {node.op} makes of any size: {self._read.stated[node]}")
+        if node not in self.of_sizes:
+            hold_needs(self, node)
+        for entry in node.outputs:
+            if entry.name:
+                self._translated(entry)
 
-    def read(self, node: Node) -> None:
-        """Note the next constant or op; CompileError where its sizes cannot be said."""
-        if node.value is not None:
-            self._sizes[node[0]] = tuple(node.value.shape)
-            if node.value.dtype.kind in "iub" and node.value.ndim < 2 and node.value.size <= LONGEST:
-                self._vectors[node[0]] = _objects(node.value)
-            return
-        inside(self, node)
-        not_empty(self, node)
-        self._hold_some(node)
-        for fit in fits(node, [None if entry is None else self._sizes.get(entry) for entry in node.inputs]):
-            self._hold(fit)
-        if self._is_settled(node):
-            self._settled.add(node)
-            if node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in (*node.reads, *node.captures)):
-                self.of_sizes.add(node)
-        shapes = sizes_made(self, node)
-        if len(shapes) != len(node.output_names):
-            raise CompileError(f"{node.op} makes {len(node.output_names)} results, and {len(shapes)} have known sizes")
-        self._sizes.update(zip(node.outputs, shapes, strict=True))
-        vector = vector_made(self, node) if len(node.output_names) == 1 and len(shapes[0]) <= DEEPEST else None
-        if vector is not None:
-            self._vectors[node[0]] = vector
+    def _depends_on_sizes(self, node: Node) -> bool:
+        return node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in node.reads)
 
-    def _hold(self, fit: Fit) -> None:
-        """Sizes of the op's inputs go together, which is assumed where it is not known."""
-        if fit.relation == "one or equal" or fit.size == fit.other or None in (fit.size, fit.other):
-            return
-        if fit.relation == "equal" and self.are_same(fit.size, fit.other):
-            return
-        self.assume(fit.other - fit.size)
-        if fit.relation == "equal":
-            self.assume(fit.size - fit.other)
-
-    def _hold_some(self, node: Node) -> None:
-        """What the op reads has some numbers, which is assumed of a past, unless it reads none as well."""
-        if node.op in READERS and not node.domain:
-            return
-        for entry in node.reads:
-            count = self.count(entry)
-            if isinstance(count, Extent) and not self.pasts.isdisjoint(count.symbols):
-                self.assume(count - 1)
-
-    def are_same(self, a: Size, b: Size) -> bool:
-        """Are both sizes equal, or taken to be so from now on?"""
-        return a == b or self.equations.hold(a, b)
-
-    def are_alike(self, a: Sizes, b: Sizes) -> bool:
-        """Are the sizes equal, dimension by dimension?"""
-        return len(a) == len(b) and all(self.are_same(*pair) for pair in zip(a, b, strict=True))
-
-    def _is_settled(self, node: Node) -> bool:
-        """Does the node's result depend on nothing but sizes and constants? Ops of other domains numpy may not know."""
-        if node.domain or node.bodies or is_random(node) or node.subgraph is not None:
-            return False
-        return node.op in ("Shape", "Size") or all(
-            entry.node.value is not None or entry.node in self._settled for entry in (*node.reads, *node.captures)
-        )
+    def _translated(self, entry: NodeEntry) -> Sizes:
+        sizes = self._read.sizes(entry)
+        if sizes is None:
+            raise CompileError(f"the number of dimensions of {entry.name!r} is unknown")
+        self._sizes[entry] = tuple(map(self.extent, sizes))
+        return self._sizes[entry]
 
     def sizes(self, entry: NodeEntry | None) -> Sizes:
         """The value's sizes."""
-        if entry is None or entry not in self._sizes:
+        if entry is None or not (entry in self._sizes or self._read.sizes(entry) is not None):
             raise CompileError("an op lacks an input whose size is needed")
-        return self._sizes[entry]
+        return self._sizes[entry] if entry in self._sizes else self._translated(entry)
 
-    def known(self, entry: NodeEntry | None) -> Vector | None:
-        """The value's elements, as far as they are known; None where nothing is."""
-        return None if entry is None else self._vectors.get(entry)
+    def static(self, entry: NodeEntry) -> np.ndarray[Any, Any] | None:
+        """The value, if it is the same for all sizes."""
+        return self._read.array(entry)
 
     def vector(self, entry: NodeEntry | None) -> Sequence[Size]:
-        """The value's elements, all of which are known."""
-        vector = self.known(entry)
-        if vector is None or any(item is None for item in vector.reshape(-1)):
-            cause = f"sizes depend on values: those of {entry.name!r}" if entry is not None else "sizes are missing"
-            raise self.indivisible or CompileError(cause)
-        return vector.reshape(-1).tolist()  # type: ignore[no-any-return]
+        """The value's elements."""
+        elements = self._read.elements(entry)
+        if elements is None or any(item is None for item in elements.reshape(-1)):
+            raise CompileError(f"sizes depend on values: those of {entry.name!r}" if entry is not None else "sizes are missing")
+        return [self.extent(item) for item in elements.reshape(-1)]
 
     def numbers(self, entry: NodeEntry) -> list[int]:
-        """The value's elements, all of which are plain numbers."""
+        """The value's elements that are integers."""
         return [number for number in self.vector(entry) if isinstance(number, int)]
 
     def type_of(self, entry: NodeEntry) -> TensorType:
@@ -137,11 +132,85 @@ class Reading:
         return TensorType(entry.type.dtype, self.sizes(entry))
 
     def count(self, entry: NodeEntry) -> Size:
-        """How many numbers the value has."""
+        """The number of elements."""
         return math.prod(self.sizes(entry))
 
-    def round_down(self, size: Extent, factor: float) -> Extent:
-        """The size times a factor, rounded down: a symbol of its own, the same wherever the two are."""
+    def assume(self, room: Size) -> None:
+        """Note that this is at least 0; CompileError if it never is."""
+        if isinstance(room, Extent):
+            if known_least(room) < 0:
+                self.conditions[room] = None
+        elif room < 0:
+            raise CompileError("a place lies outside of its dimension, or sizes do not go together")
+
+    def divide(self, size: Size, divisor: int) -> Size:
+        """The size divided by an integer and rounded down."""
+        if not self.has_floors:
+            return size // divisor
+        try:
+            quotient = floored(size, divisor)
+        except Indivisible:
+            return self._rounded_down(size, Fraction(1, divisor))
+        for name in quotient.symbols if isinstance(quotient, Extent) else ():
+            known = floor_named(name)
+            if known is not None:
+                self.rounded.setdefault(name, known)
+        return quotient
+
+    def _require(self, requirement: Requirement) -> None:
+        """Note that a requirement or assumption holds in the calls that the graph is compiled for."""
+        difference = requirement.left - requirement.right
+        if requirement.relation == ">=":
+            self.assume(self.extent(difference))
+        elif requirement.left != requirement.right:
+            self._refuse_remainder(difference)
+            sizes = f"{self.extent(requirement.left)} and {self.extent(requirement.right)}"
+            raise CompileError(f"{requirement.what} go together at some sizes only: {sizes}", where=requirement.where)
+
+    def _refuse_remainder(self, difference: AnySize) -> None:
+        """Indivisible if a quotient in the difference of two sizes was rounded: they may be equal where it is exact."""
+        monomials = difference.terms if isinstance(difference, algebra.Size) else ()
+        for factor in [factor for monomial in monomials for factor in monomial if isinstance(factor, Term)]:
+            size, divisor = factor.operands
+            extent = self.extent(size) if factor.kind == "//" and isinstance(divisor, int) else 0
+            if isinstance(extent, Extent):
+                raise Indivisible(extent, divisor, f"no kernel for any size: {extent} is no multiple of {divisor}")
+
+    def extent(self, size: AnySize) -> Size:
+        """The size as an extent; CompileError if it has no such form."""
+        if isinstance(size, int):
+            return size
+        extent = self._extents.get(size)
+        if extent is None:
+            terms: dict[tuple[str, ...], int] = {}
+            for monomial, count in size.terms.items():
+                product: Terms = {(): count}
+                for factor in monomial:
+                    product = _product(product, self._factor(factor))
+                for names, number in product.items():
+                    terms[names] = terms.get(names, 0) + number
+            extent = self._extents[size] = size_of(terms.items())
+        return extent
+
+    def _factor(self, factor: Symbol | Term) -> Terms:
+        if isinstance(factor, Symbol):
+            if factor.is_computed:
+                raise CompileError(f"sizes depend on values: {factor.name}")
+            return {(factor.name,): 1} if factor.least else {(factor.name,): 1, (): -1}
+        size, by = factor.operands
+        if factor.kind == "scaled":
+            result: Size = self._rounded_down(self.extent(size), by)
+        elif factor.kind == "//" and isinstance(by, int):
+            result = self.divide(self.extent(size), by)
+        elif factor.kind == "//":
+            result = self.extent(size) // self.extent(by)
+        else:
+            raise CompileError(f"no kernel for any size: {factor} is known only when the model is called")
+        return result.terms if isinstance(result, Extent) else {(): result}
+
+    def _rounded_down(self, size: Size, factor: float | Fraction) -> Extent:
+        """A symbol for the size times a fraction, rounded down; the same for the same two."""
+        assert isinstance(size, Extent)
         wanted = Rounded(size, factor)
         for name, known in self.rounded.items():
             if known == wanted:
@@ -150,28 +219,41 @@ class Reading:
         self.rounded[name] = wanted
         return symbol(name)
 
-    def divide(self, size: Size, divisor: int) -> Size:
-        """The size divided by a number and rounded down."""
-        if not self.has_floors:
-            return size // divisor
-        quotient = floored(size, divisor)
-        for name in quotient.symbols if isinstance(quotient, Extent) else ():
-            known = floor_named(name)
-            if known is not None:
-                self.rounded.setdefault(name, known)
-        return quotient
 
-    def assume(self, room: Size) -> None:
-        """Note that this is no less than zero."""
-        if isinstance(room, Extent):
-            if known_least(room) < 0:
-                self.conditions[room] = None
-        elif room < 0:
-            raise CompileError("a place lies outside of its dimension, or sizes do not go together")
+def _product(a: Terms, b: Terms) -> Terms:
+    result: dict[tuple[str, ...], int] = {}
+    for names, count in a.items():
+        for others, number in b.items():
+            monomial = tuple(sorted((*names, *others)))
+            result[monomial] = result.get(monomial, 0) + count * number
+    return result
 
 
-def _objects(array: np.ndarray) -> Vector:  # type: ignore[type-arg]
-    """The numbers as Python's."""
-    vector = np.empty(array.shape, object)
-    vector.reshape(-1)[:] = array.reshape(-1).tolist()
-    return vector
+def _read(graph: Graph, symbols: Symbols) -> infer.Reading:
+    """The sizes of all values in symbols of which none has to equal others."""
+    while True:
+        try:
+            reading = infer.Reading(graph, symbols.inputs(graph), one_form=True)
+        except TypeMismatch as error:
+            raise CompileError(error.cause, where=error.where) from error
+        for node in graph.nodes:
+            if node.is_op:
+                _hold_to_types(node, reading, symbols)
+        if not reading.meanings:
+            return reading
+        symbols.learn(reading.meanings)
+
+
+def _hold_to_types(node: Node, reading: infer.Reading, symbols: Symbols) -> None:
+    """CompileError if the graph declares other sizes than its ops make: it may be right for some sizes. A declared 1 is solved
+    for, as torch declares it of a batch of 1 that a model was exported with: the form is for such calls only."""
+    for entry in node.outputs:
+        declared = entry.type.shape if isinstance(entry.type, TensorType) else None
+        sizes = reading.sizes(entry)
+        if not entry.name or declared is None or sizes is None:
+            continue
+        stated = [None if size is None else algebra.replaced(size, reading.meanings) for size in map(symbols.stated, declared)]
+        pairs = [(a, b) for a, b in zip(stated, sizes, strict=False) if a is not None and a != b]
+        are_open = [(a == 1 or isinstance(a, algebra.Size)) and isinstance(b, algebra.Size) for a, b in pairs]
+        if len(declared) != len(sizes) or not (all(are_open) and all(reading.assume_equal(a, b) for a, b in pairs)):
+            raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(sizes)}")

@@ -33,9 +33,8 @@ from partita.accelerators.tvm.sizes.in_parts import in_parts
 from partita.accelerators.tvm.sizes.one_hots import is_one_hot, one_hot_parts
 from partita.accelerators.tvm.sizes.paddings import padded_by_sizes, padding_parts
 from partita.accelerators.tvm.sizes.quotients import Floor
-from partita.accelerators.tvm.sizes.reading import Reading
+from partita.accelerators.tvm.sizes.reading import Reading, Rounded
 from partita.accelerators.tvm.sizes.repeats import is_repeated_by_sizes, repeated_parts
-from partita.accelerators.tvm.sizes.rounded import Rounded
 from partita.accelerators.tvm.sizes.symbols import Symbols
 from partita.accelerators.tvm.sizes.vector_products import multiplies_a_vector, vector_product_parts
 from partita.accelerators.tvm.sizes.volumes import is_sliced, sliced_parts
@@ -142,32 +141,11 @@ def _of_one_size(graph: Graph, result: Sized) -> Sized:
 
 def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
     """The graph for sizes that these symbols say."""
-    reading, inputs = _read(graph, symbols, has_floors)
+    reading = Reading(graph, symbols, has_floors)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
         return _sized(in_parts(graph, bodies), symbols, has_floors)
-    return _Rewriting(graph, reading).run(inputs, symbols.counting)
-
-
-def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, list[tuple[Size, ...]]]:
-    """What is known of the graph, and the sizes of its inputs, once no more symbols are found that have to be equal."""
-    equations = symbols.equations
-    while True:
-        before, inputs = len(equations.meanings), symbols.inputs(graph)
-        reading = Reading(equations, symbols.pasts, has_floors)
-        try:
-            for node in graph.nodes:
-                if node.is_variable:
-                    reading.given(node, inputs[graph.inputs.index(node)])
-                else:
-                    reading.read(node)
-                    _hold_to_types(node, reading, symbols)
-        except CompileError:
-            if len(equations.meanings) == before:
-                raise
-        else:
-            if len(equations.meanings) == before:
-                return reading, inputs
+    return _Rewriting(graph, reading).run(symbols.counting)
 
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
@@ -213,20 +191,6 @@ def is_for_any_size(graph: Graph) -> bool:
     return any(has_extents(known) for node in graph.nodes for known in node.output_types)
 
 
-def _hold_to_types(node: Node, reading: Reading, symbols: Symbols) -> None:
-    """Refuse a graph that states other sizes than its ops make: it may be right for some sizes, and then each is looked at. A
-    stated 1 is solved for, as torch states it of a batch of 1 that a model was exported with: the form is for such calls only."""
-    for entry in node.outputs:
-        stated = entry.type.shape if isinstance(entry.type, TensorType) else None
-        if not entry.name or stated is None:
-            continue
-        worked_out = reading.sizes(entry)
-        pairs = [(a, b) for a, b in zip(map(symbols.stated, stated), worked_out, strict=False) if a is not None and a != b]
-        are_open = all((a == 1 or isinstance(a, Extent)) and isinstance(b, Extent) and reading.are_same(a, b) for a, b in pairs)
-        if len(stated) != len(worked_out) or not are_open:
-            raise CompileError(f"{entry.name!r} is stated to be {entry.type}, and its op makes {list(worked_out)}")
-
-
 class _Rewriting:
     """Turns the graph into one for any size."""
 
@@ -237,7 +201,7 @@ class _Rewriting:
         """The input that stands for each value of the host."""
         self.names = {name for node in graph.nodes for name in (node.name, *node.output_names)}
 
-    def run(self, inputs: Sequence[tuple[Size, ...]], counting: tuple[str, ...]) -> Sized:
+    def run(self, counting: tuple[str, ...]) -> Sized:
         """The graph rewritten."""
         reading = self.reading
         rewriter = Rewriter(self.graph)
@@ -255,8 +219,8 @@ class _Rewriting:
         extents = tuple([count for count in counts if isinstance(count, Extent)])
         conditions, rounded = tuple(reading.conditions), reading.rounded
         handed_out = frozenset(self.lent).intersection(self.graph.outputs)
-        opsets = self.graph.opsets
-        return Sized(whole, tuple(inputs), needed, lent, handed_out, known, opsets, conditions, extents, counting, rounded)
+        opsets, inputs = self.graph.opsets, tuple(reading.inputs)
+        return Sized(whole, inputs, needed, lent, handed_out, known, opsets, conditions, extents, counting, rounded)
 
     def _visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.is_op and node in self.reading.of_sizes:
@@ -312,9 +276,9 @@ class _Rewriting:
     def _value(self, entry: NodeEntry, rewriter: Rewriter) -> NodeEntry:
         if entry.node not in self.reading.of_sizes:
             return rewriter.value(entry)
-        vector = self.reading.known(entry)
-        if vector is not None and all(isinstance(item, int) for item in vector.reshape(-1)):
-            return constant(vector.astype(self.reading.type_of(entry).dtype))[0]
+        static = self.reading.static(entry)
+        if static is not None:
+            return constant(static)[0]
         if entry not in self.lent:
             if len(self.lent) == MOST_INPUTS:
                 raise CompileError(f"more than {MOST_INPUTS} values depend on sizes alone")

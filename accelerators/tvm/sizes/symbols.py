@@ -1,17 +1,18 @@
 """The symbols of a graph's inputs, and what each stands for.
 
-A symbol gets the same short name in every graph. It may count several pixels each (`grains.py`), be one more than a size that may
-be 0 (`pasts.py`), or be said by others (`equations.py`)."""
+A symbol gets the same short name in every graph. It counts from 1 on. It may count several pixels each (`grains.py`), be one
+more than a size that may be 0 (`pasts.py`), or have to equal other sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from partita.accelerators.errors import CompileError
-from partita.accelerators.tvm.sizes.equations import Equations
-from partita.accelerators.tvm.sizes.extent import Extent, Size
-from partita.accelerators.tvm.sizes.grains import Grains, grained, image_symbols, name_of
+from partita.accelerators.tvm.sizes.grains import Grains, image_symbols, name_of
 from partita.accelerators.tvm.sizes.pasts import past_dimensions
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.symbols import AnySize, Sizes, Symbol, replaced, symbol
 from partita.graph.types import Dim, TensorType
 
 
@@ -19,56 +20,59 @@ class Symbols:
     """The symbols of one graph's inputs."""
 
     def __init__(self, graph: Graph, grains: Grains) -> None:
-        self.equations = Equations()
-        """Which symbols others say."""
         self.pasts: frozenset[str] = frozenset()
         """The symbols that are one more than a size."""
         self._grains = grains
         self._graph = graph
-        self._own: dict[object, Extent] = {}
-        """What each symbol of the graph says of its own; a size without a name has a symbol too."""
+        self._meanings: dict[Symbol, AnySize] = {}
+        self._names: dict[object, str] = {}
+        """The symbol of each symbol of the graph; a size without a name has one too."""
         self._add(graph)
 
     def _add(self, graph: Graph) -> None:
-        names = dict[object, str]()
         for node in graph.inputs:
             for d, size in enumerate(_shape(node)):
                 if not isinstance(size, int):
-                    names.setdefault(name_of(size, node, d), f"s{len(names)}")
+                    self._names.setdefault(name_of(size, node, d), f"s{len(self._names)}")
         sizes = [(_shape(node)[d], node, d) for node, d in past_dimensions(graph)]
-        pasts = {names[name_of(size, node, d)] for size, node, d in sizes if not isinstance(size, int)}
+        pasts = {self._names[name_of(size, node, d)] for size, node, d in sizes if not isinstance(size, int)}
         self.pasts = frozenset(pasts - self._grains.keys())
-        for of, name in names.items():
-            self._own[of] = Extent({(name,): 1, (): -1}) if name in self.pasts else grained(name, self._grains)
 
-    def inputs(self, graph: Graph) -> list[tuple[Size, ...]]:
+    def inputs(self, graph: Graph) -> list[Sizes]:
         """The sizes of the inputs of the graph, or of one with the same inputs."""
         sizes = []
         for node in graph.inputs:
             dims = enumerate(_shape(node))
-            sizes.append(tuple([dim if isinstance(dim, int) else self._said(name_of(dim, node, d)) for d, dim in dims]))
+            sizes.append(tuple([dim if isinstance(dim, int) else self._size(name_of(dim, node, d)) for d, dim in dims]))
         return sizes
 
-    def _said(self, name: object) -> Size:
+    def _size(self, of: object) -> AnySize:
         """The size that a symbol of the graph stands for."""
-        return self.equations.settled(self._own[name])
+        name = self._names[of]
+        size = symbol(name) if name in self.pasts else symbol(name, least=1) * self._grains.get(name, 1)
+        return replaced(size, self._meanings)
 
-    def stated(self, size: Dim) -> Size | None:
+    def stated(self, size: Dim) -> AnySize | None:
         """A size as a file states it; None for a symbol that no input has."""
         if isinstance(size, int):
             return size
-        return self._said(size) if size in self._own else None
+        return self._size(size) if size in self._names else None
+
+    def learn(self, meanings: Mapping[Symbol, AnySize]) -> None:
+        """Note the sizes that symbols have to equal."""
+        self._meanings = {**{name: replaced(size, meanings) for name, size in self._meanings.items()}, **meanings}
 
     @property
     def images(self) -> frozenset[str]:
         """The symbols that may count several pixels each."""
         images = image_symbols(self._graph)
-        return frozenset(extent.symbols[0] for size, extent in self._own.items() if size in images)
+        return frozenset(name for size, name in self._names.items() if size in images)
 
     @property
     def counting(self) -> tuple[str, ...]:
-        """The symbols that are no input's size themselves, but say such sizes."""
-        return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in self.equations.meanings])
+        """The symbols that are no input's size themselves, but from which such sizes are computed."""
+        known = {one.name for one in self._meanings}
+        return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in known])
 
 
 def _shape(node: Node) -> tuple[Dim, ...]:

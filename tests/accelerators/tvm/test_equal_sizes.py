@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.accelerators.tvm.sizes.equations import Equations
-from partita.accelerators.tvm.sizes.extent import Extent, Size, symbol
+from partita.accelerators.tvm.sizes.extent import Extent, symbol
 from tests.accelerators.tvm.any_size import check, numbers, specialized
 
-S = [symbol(f"s{number}") for number in range(6)]
 HEADS, DEPTH = 2, 16
 
 
@@ -86,37 +84,9 @@ def test_a_size_that_has_to_be_a_number() -> None:
         model(numbers(5, 23))
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "name", "meaning"),
-    [
-        (S[1], S[0], "s1", S[0]),
-        (S[3], S[1] + S[2], "s3", S[1] + S[2]),
-        (S[1] + S[3], S[1] + S[2] - 1, "s2", S[3] + 1),  # s3 would be nothing where s2 is one
-        (S[4] * S[5], S[0] * S[5], "s4", S[0]),
-        (S[0] * 8, 24, "s0", 3),
-        (S[0] * 2, 3, None, None),
-        (S[0] * S[1], S[2] * S[3], None, None),
-        (S[0] + 1, 1, None, None),
-    ],
-)
-def test_what_an_equation_says(a: Size, b: Size, name: str | None, meaning: Size | None) -> None:
-    equations = Equations()
-    assert equations.hold(a, b) is (name is not None)
-    assert equations.meanings == ({} if name is None else {name: meaning})
-    assert name is None or equations.settled(a) == equations.settled(b)
-
-
-def test_equations_are_settled_in_one_another() -> None:
-    equations = Equations()
-    assert equations.hold(S[4], S[3] + 1)
-    assert equations.hold(S[3], S[0] * S[1])
-    assert equations.settled(S[4] * 2) == 2 * S[0] * S[1] + 2
-    assert not equations.hold(S[4], S[3])
-
-
 def test_the_least_of_sizes_that_are_one_less() -> None:
-    rows = S[0] * S[1] - S[0]
-    falls = S[0] - S[1]
+    a, b = symbol("s0"), symbol("s1")
+    rows, falls = a * b - a, a - b
     assert isinstance(rows, Extent) and isinstance(falls, Extent)
     assert rows.least == 0 and falls.least is None
 
