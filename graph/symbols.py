@@ -100,6 +100,8 @@ class Size:
         return NotImplemented if terms is None else _size_of([*self.terms.items(), *terms.items()])
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int:
+            return Size({monomial: count * other for monomial, count in self.terms.items()}) if other else 0
         terms = _terms(other)
         if terms is None:
             return NotImplemented
@@ -252,7 +254,7 @@ def least(size: AnySize) -> int | None:
     if isinstance(size, int):
         return size
     if size._least is size:
-        bound = _least({monomial: Fraction(count) for monomial, count in size.terms.items()})
+        bound = _least(size.terms if not has_terms(size) else {m: Fraction(count) for m, count in size.terms.items()})
         size._least = None if bound is None else math.ceil(bound)
     return size._least  # type: ignore[no-any-return]
 
@@ -329,14 +331,15 @@ def _summed(terms: Iterable[tuple[Monomial, Any]]) -> dict[Monomial, Any]:
 
 
 def _sorted(factors: Iterable[Symbol | Term]) -> Monomial:
-    return tuple(sorted(factors, key=str))
+    listed = tuple(factors)
+    return tuple(sorted(listed, key=str)) if len(listed) > 1 else listed
 
 
 def _rank(monomial: Monomial) -> tuple[int, str]:
     return -len(monomial), str(monomial)
 
 
-def _least(terms: Mapping[Monomial, Fraction], splits: int = MOST_SPLITS) -> Fraction | None:
+def _least(terms: Mapping[Monomial, Any], splits: int = MOST_SPLITS) -> int | Fraction | None:
     """A lower bound of a polynomial: each term is replaced by a bound of it, then each symbol by its own."""
     if splits < 0 or any(len(monomial) > MOST_FACTORS for monomial in terms):
         return None
@@ -352,14 +355,14 @@ def _least(terms: Mapping[Monomial, Fraction], splits: int = MOST_SPLITS) -> Fra
                 return max(known, default=None) if any_bounds else min(known) if known and len(known) == len(bounds) else None
     if any(s.least for monomial in terms for s in monomial):  # type: ignore[union-attr]
         terms = _above_least(terms)
-    return None if any(count < 0 for monomial, count in terms.items() if monomial) else terms.get((), Fraction(0))
+    return None if any(count < 0 for monomial, count in terms.items() if monomial) else terms.get((), 0)
 
 
-def _above_least(terms: Mapping[Monomial, Fraction]) -> Mapping[Monomial, Fraction]:
+def _above_least(terms: Mapping[Monomial, Any]) -> Mapping[Monomial, Any]:
     """The polynomial of how much each symbol is above its lower bound; there are no other factors."""
-    parts: list[tuple[Monomial, Fraction]] = []
+    parts: list[tuple[Monomial, Any]] = []
     for monomial, count in terms.items():
-        expanded: list[tuple[Monomial, Fraction]] = [((), count)]
+        expanded: list[tuple[Monomial, Any]] = [((), count)]
         for one in monomial:
             low = one.least  # type: ignore[union-attr]
             expanded = [*[((*m, one), c) for m, c in expanded], *([(m, c * low) for m, c in expanded] if low else [])]

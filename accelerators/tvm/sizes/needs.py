@@ -45,7 +45,7 @@ def hold_needs(reading: Reading, node: Node) -> None:
 
 def _hold_some(reading: Reading, node: Node) -> None:
     """What the op reads has elements, which is assumed of a past unless the op may read none."""
-    if node.op in READERS and not node.domain:
+    if not reading.pasts or (node.op in READERS and not node.domain):
         return
     for entry in node.reads:
         count = reading.count(entry)

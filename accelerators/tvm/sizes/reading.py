@@ -72,6 +72,7 @@ class Reading:
         """The ops whose results follow from sizes and constants."""
         self._extents: dict[algebra.Size, Size] = {}
         self._sizes: dict[NodeEntry, Sizes] = {}
+        self._counts: dict[Sizes, Size] = {}
         self._read = _read(graph, symbols)
         self.inputs = [self._translated(node[0]) for node in graph.inputs]
         """The sizes of the graph's inputs."""
@@ -133,7 +134,10 @@ class Reading:
 
     def count(self, entry: NodeEntry) -> Size:
         """The number of elements."""
-        return math.prod(self.sizes(entry))
+        sizes = self.sizes(entry)
+        if sizes not in self._counts:
+            self._counts[sizes] = math.prod(sizes)
+        return self._counts[sizes]
 
     def assume(self, room: Size) -> None:
         """Note that this is at least 0; CompileError if it never is."""

@@ -24,7 +24,10 @@ class Symbols:
         """The symbols that are one more than a size."""
         self._grains = grains
         self._graph = graph
-        self._meanings: dict[Symbol, AnySize] = {}
+        self._solved: set[str] = set()
+        """The symbols that have to equal other sizes."""
+        self._sizes: dict[object, AnySize] = {}
+        """The size that each symbol of the graph stands for."""
         self._names: dict[object, str] = {}
         """The symbol of each symbol of the graph; a size without a name has one too."""
         self._add(graph)
@@ -37,30 +40,27 @@ class Symbols:
         sizes = [(_shape(node)[d], node, d) for node, d in past_dimensions(graph)]
         pasts = {self._names[name_of(size, node, d)] for size, node, d in sizes if not isinstance(size, int)}
         self.pasts = frozenset(pasts - self._grains.keys())
+        for of, name in self._names.items():
+            self._sizes[of] = symbol(name) if name in self.pasts else symbol(name, least=1) * self._grains.get(name, 1)
 
     def inputs(self, graph: Graph) -> list[Sizes]:
         """The sizes of the inputs of the graph, or of one with the same inputs."""
         sizes = []
         for node in graph.inputs:
             dims = enumerate(_shape(node))
-            sizes.append(tuple([dim if isinstance(dim, int) else self._size(name_of(dim, node, d)) for d, dim in dims]))
+            sizes.append(tuple([dim if isinstance(dim, int) else self._sizes[name_of(dim, node, d)] for d, dim in dims]))
         return sizes
-
-    def _size(self, of: object) -> AnySize:
-        """The size that a symbol of the graph stands for."""
-        name = self._names[of]
-        size = symbol(name) if name in self.pasts else symbol(name, least=1) * self._grains.get(name, 1)
-        return replaced(size, self._meanings)
 
     def stated(self, size: Dim) -> AnySize | None:
         """A size as a file states it; None for a symbol that no input has."""
         if isinstance(size, int):
             return size
-        return self._size(size) if size in self._names else None
+        return self._sizes.get(size)
 
     def learn(self, meanings: Mapping[Symbol, AnySize]) -> None:
         """Note the sizes that symbols have to equal."""
-        self._meanings = {**{name: replaced(size, meanings) for name, size in self._meanings.items()}, **meanings}
+        self._solved |= {one.name for one in meanings}
+        self._sizes = {of: replaced(size, meanings) for of, size in self._sizes.items()}
 
     @property
     def images(self) -> frozenset[str]:
@@ -71,8 +71,7 @@ class Symbols:
     @property
     def counting(self) -> tuple[str, ...]:
         """The symbols that are no input's size themselves, but from which such sizes are computed."""
-        known = {one.name for one in self._meanings}
-        return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in known])
+        return tuple([name for name in (*self._grains, *sorted(self.pasts)) if name not in self._solved])
 
 
 def _shape(node: Node) -> tuple[Dim, ...]:
