@@ -132,6 +132,8 @@ def _filled(c: Context, shape: Sizes) -> Sequence[Elements]:
 
 
 def _product(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
+    if data.shape == shape:  # Only dimensions of 1 are reduced.
+        return data
     items = data.reshape(-1).tolist()
     return math.prod(items) if _count(shape) == 1 and None not in items else None
 

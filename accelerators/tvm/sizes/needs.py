@@ -1,4 +1,6 @@
-"""Kernels for any size need more of sizes than ops require. What follows is the difference."""
+"""Conditions on sizes, and refusals of ops, that kernels for any size need beyond what the ops require.
+
+An op of which neither we nor TVM have a kernel for any size is refused later, when its body is compiled."""
 
 from __future__ import annotations
 
@@ -17,13 +19,6 @@ from partita.passes.infer.reading import has_rule
 if TYPE_CHECKING:
     from partita.accelerators.tvm.sizes.reading import Reading
 
-FIXED = ops("random") | set(
-    "AffineGrid Attention CenterCropPad CumProd DeformConv Det Einsum GlobalLpPool LpNormalization MaxRoiPool MaxUnpool "
-    "NegativeLogLikelihoodLoss QLinearConv QLinearMatMul ReverseSequence RoiAlign RotaryEmbedding "
-    "SimplifiedLayerNormalization SoftmaxCrossEntropyLoss TensorScatter".split()
-)
-"""Ops whose kernels are for one size each. Those of which there are decompositions do not get here."""
-
 JOINING = ops("reduction", "arg_reduction", "pool", "global_pool", "softmax", "norm") - {"BatchNormalization", "LRN"}
 """Ops that compute one element from several."""
 
@@ -32,7 +27,7 @@ def hold_needs(reading: Reading, node: Node) -> None:
     """Note the sizes that the kernel of an op is for; CompileError if it has none for any size."""
     if not any(isinstance(size, Extent) for entry in (*node.reads, *node.outputs) if entry.name for size in reading.sizes(entry)):
         return
-    if not has_rule(node) or node.op in FIXED:
+    if not has_rule(node):
         raise CompileError(f"no kernel for any size takes {node.domain}{'.' if node.domain else ''}{node.op}")
     _hold_some(reading, node)
     if node.op in JOINING and not node.domain:
@@ -96,9 +91,9 @@ def _transposed(reading: Reading, node: Node) -> None:
 
 def _pad(reading: Reading, node: Node) -> None:
     """Nothing is cut off, and no padding reads outside of the data."""
-    data, padded = reading.sizes(node.inputs[0]), (*node.inputs, None)[:4]
-    pads = node.attrs.get("pads") if padded[1] is None else reading.vector(padded[1])
-    axes = range(len(data)) if len(node.inputs) < 4 or node.inputs[3] is None else reading.numbers(node.inputs[3])
+    data, (amounts, _, named) = reading.sizes(node.inputs[0]), (*node.inputs, None, None, None)[1:4]
+    pads = node.attrs.get("pads") if amounts is None else reading.vector(amounts)
+    axes = range(len(data)) if named is None else reading.numbers(named)
     if pads is None or any(isinstance(size, int) and size < 0 for size in pads):
         raise CompileError(f"Pad by {pads} has no rule for any size")
     for i, axis in enumerate(axes):
