@@ -1,0 +1,73 @@
+"""One reading of a graph's sizes: what it assumes for kernels that are compiled once, and the elements of shape vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from partita.graph import Graph, constant, op, variable
+from partita.graph.symbols import AnySize, symbol, symbols_of
+from partita.passes.infer.reading import Reading
+
+N, M, T = (symbol(name, least=1) for name in "NMT")
+
+
+def _integers(*values: int) -> Any:
+    return constant(np.array(values))
+
+
+def test_sizes_that_are_broadcast_are_equal_in_one_form() -> None:
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    graph = Graph([op("Add", x, row)], [x, row])
+    general, form = (Reading(graph, [(N, 4), (M, 4)], one_form=one_form) for one_form in (False, True))
+    assert [r.relation for r in general.requirements] == ["broadcasts to"] and not general.meanings
+    assert not form.requirements and form.sizes(graph.outputs[0]) == (M, 4) and form.sizes(row[0]) == (M, 4)
+
+
+def test_a_form_keeps_the_sizes_of_its_inputs_polynomials() -> None:
+    """`M` is not solved as a quotient: a call's symbols are solved from the sizes of its inputs."""
+    x, row = variable("x", "float32", ("N", 4)), variable("row", "float32", ("M", 4))
+    half = op("Slice", x, _integers(0), _integers(2**40), _integers(0), _integers(2))
+    graph = Graph([op("Add", half, row)], [x, row])
+    form = Reading(graph, [(N, 4), (M, 4)], one_form=True)
+    assert not form.meanings and [r.relation for r in form.requirements] == ["broadcasts to"]
+
+
+def test_a_reshape_of_a_form_keeps_sizes_where_no_division_tells_them() -> None:
+    x, mask = variable("x", "float32", ("N", "T", 8)), variable("mask", "float32", ("M", "T"))
+    wanted = op("Concat", op("Shape", mask, end=1), _integers(-1, 2, 4), axis=0)
+    graph = Graph([op("Reshape", x, wanted)], [x, mask])
+    form = Reading(graph, [(N, T, 8), (M, T)], one_form=True)
+    (batch, *others), (same, _) = form.sizes(graph.outputs[0]) or (), form.sizes(mask[0]) or ()
+    assert batch == same and others == [T, 2, 4]
+
+
+def _element(build: Callable[[Any], Any]) -> tuple[AnySize | None, Reading]:
+    """The only element of a vector that is computed from a size, and the reading."""
+    x = variable("x", "float32", ("N",))
+    graph = Graph([op("ConstantOfShape", build(op("Shape", x)))], [x])
+    reading = Reading(graph, [(N,)])
+    elements = reading.elements(graph.outputs[0].node.inputs[0])
+    return None if elements is None else elements[0], reading
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted", "assumed"),
+    [
+        (lambda s: op("Div", op("Sub", s, _integers(3)), _integers(2)), lambda n: (n - 3) // 2, 1),
+        (lambda s: op("Div", op("Sub", op("Mul", s, _integers(4)), _integers(8)), _integers(4)), lambda n: n - 2, 0),
+        (lambda s: op("Mod", op("Sub", s, _integers(3)), _integers(4)), lambda n: (n - 3) % 4, 0),
+        (lambda s: op("Mod", _integers(-2), s), lambda n: n - 2, 1),
+        (lambda s: op("Where", constant(np.array([True])), s, op("Cast", constant(np.array([0.5], np.float32)), to=7)),
+         lambda n: n, 0),
+    ],
+)
+def test_elements_of_shape_vectors(build: Callable[[Any], Any], wanted: Callable[[int], int], assumed: int) -> None:
+    element, reading = _element(build)
+    assert element is not None and not isinstance(element, int) and len(reading.assumptions) >= assumed
+    (one,) = symbols_of(element)
+    for n in (3, 4, 7, 10):
+        assert element.at({one: n}) == wanted(n)
