@@ -39,7 +39,7 @@ AHEAD = 8
 more of them ahead of their products than there are registers."""
 
 SHARING = (8, 4)
-"""Numbers of pixels of tiles that share an address, which divide many widths, in order of preference."""
+"""Sizes in pixels of tiles that share an address, in order of preference: they divide many widths."""
 
 CALM = 6
 """Maximum number of pixels of a tile of two vectors for which LLVM keeps everything in registers."""
@@ -265,7 +265,7 @@ def _tile(shape: Shape, machine: Machine) -> tuple[int, int]:
 
 
 def _most_pixels(window: Window, vectors: int, machine: Machine) -> int:
-    """Maximum number of pixels of a tile of so many vectors. With one vector of 64 bytes, eight pixels hide the latency; more
+    """Maximum number of pixels of a tile of `vectors` vectors. With one vector of 64 bytes, eight pixels hide the latency; more
     make a loop that is longer than the processor decodes ahead."""
     if window.out[1] > 1:
         return ADDRESSES

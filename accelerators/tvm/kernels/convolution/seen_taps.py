@@ -47,7 +47,7 @@ def _kept(kernel: Kernel, name: str, first: Operand, end: Operand) -> TapRange:
 
 
 def mean_seen(window: Window, pixels: int) -> float:
-    """Mean share of all taps that tiles of so many pixels compute with `seen_taps`."""
+    """Mean share of all taps that tiles of this many pixels compute with `seen_taps`."""
     wide, seen = window.out[1], 0
     tiles = starts(window.pixels, pixels)
     for first in tiles:

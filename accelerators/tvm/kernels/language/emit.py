@@ -307,7 +307,8 @@ class _Emitter:
             self.cells = {}
 
     def see(self, statement: statements.See) -> None:
-        """Reads a buffer at an address. TVM assumes that an unknown pointer is aligned to vectors, unless told otherwise."""
+        """Reads a buffer at an address. TVM assumes that an unknown pointer is aligned to vectors, unless an attribute tells
+        otherwise."""
         buffer, kind = statement.buffer, tvm_pointer(statement.buffer.element)
         pointer = self.tirx.Var(f"{buffer.name}_pointer", kind)
         self.script.Bind(self.tirx.call_extern(kind, "partita_pointer", self.value(statement.address)), var=pointer)
@@ -344,8 +345,8 @@ class _Emitter:
 
     def rooted(self, statement: statements.Store | statements.Bind) -> Any:
         """The statement's value. Large parts that are read several times are computed once and read from memory, which compilers
-        keep in registers. TVM would inline let-bound values, which takes 2^k copies after k nested ones; those bound by a
-        statement it also simplifies by the rules of real numbers."""
+        keep in registers. TVM would inline a let-bound value, into 2^k copies for k nested ones; if a statement binds it, TVM
+        also simplifies the whole by the rules of real numbers."""
         planned = self.plans.pop(statement, None)
         self.kept = self.plan(statement) if planned is None else planned
         written = self.value(statement.value)

@@ -162,7 +162,7 @@ class _Layer:
         )
 
     def _inside(self) -> Callable[[Value, Value], list[Value]]:
-        """The function that makes the conditions under which (k, row) lies inside the left matrix."""
+        """The function that returns the conditions under which (k, row) lies inside the left matrix."""
         match, tile = self.match, self.tile
         is_whole = self.steps * tile.depth == match.depth
 
