@@ -27,7 +27,7 @@ class Attention:
 
     query: Matrix
     key: Matrix
-    """Transposed: depth by keys."""
+    """Transposed, of shape (depth, keys)."""
     value: Matrix
     scores: Node
     """The product of queries and keys."""

@@ -307,8 +307,7 @@ class _Emitter:
             self.cells = {}
 
     def see(self, statement: statements.See) -> None:
-        """Reads a buffer at an address. TVM assumes that an unknown pointer is aligned to vectors, unless an attribute tells
-        otherwise."""
+        """Reads a buffer at an address. TVM assumes that an unknown pointer is aligned to vectors unless told otherwise."""
         buffer, kind = statement.buffer, tvm_pointer(statement.buffer.element)
         pointer = self.tirx.Var(f"{buffer.name}_pointer", kind)
         self.script.Bind(self.tirx.call_extern(kind, "partita_pointer", self.value(statement.address)), var=pointer)

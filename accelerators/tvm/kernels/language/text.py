@@ -30,7 +30,7 @@ _ROLES = {"stack": "on the stack", "memory": "in memory", "shared": "shared"}
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """The whole kernel."""
+    """The text of a kernel."""
     roles = {role: [argument for argument in kernel.arguments if argument.role == role] for role in ("input", "output")}
     given, outputs = (", ".join(map(_declared, roles[role])) for role in ("input", "output"))
     return "\n".join([f"kernel {kernel.name}({given}) -> ({outputs})", *_block(kernel.statements, 1)])
