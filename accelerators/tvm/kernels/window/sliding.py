@@ -60,7 +60,7 @@ class Slide:
     start: float
     """The initial value of the sums."""
     tap: Callable[[Value, Value, Spot, Value, Operand], Value]
-    """The sum after a tap, from the sum, the image's vector, the position of the window, and the tap's row and column."""
+    """The sum after a tap, from the sum, the image's vector, the window's position, and the tap's row and column."""
     write: Callable[[Value, Spot, Value, Value, Operand], None]
     """Writes one lane of a sum: takes the sum, the position of the window, the pixel of the result, the lane, and the number of
     taps across inside the image; 0 if that is not tracked."""
@@ -122,8 +122,7 @@ class _Row:
         self.spot = Spot(n, block, low, self.name("high", high))
 
     def write(self) -> None:
-        """Writes the columns that see padding on the left, those that see none, in tiles, and those that see some on the
-        right."""
+        """Writes the columns that see padding on the left, those that see none, in tiles, and those with padding on the right."""
         window, most = self.slide.window, self.machine.registers // (4 if self.slide.has_squares else 2)
         if isinstance(window.out[1], Extent):
             self._write_any(window.out[1], most)
