@@ -1,6 +1,6 @@
-"""Products of one input that feed one attention become one product: its queries, keys and values then stand side by side.
+"""Merges products of the same input that feed one attention: its queries, keys and values become parts of one product.
 
-One large product uses the processor better than three, and the attention reads the parts where they are."""
+One large product uses the processor better than three, and the attention reads the parts in place."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from partita.passes.constants import Namer
 
 @attrs.frozen(slots=True, eq=False)
 class Projection:
-    """A product by a constant matrix, and a bias."""
+    """A product with a constant matrix, and its bias."""
 
     result: NodeEntry
-    """The value that the projection makes."""
+    """The output of the projection."""
     nodes: tuple[Node, ...]
-    """The product, and the addition of the bias if that is an op of its own."""
+    """The product, and the Add of the bias if it is a separate op."""
     weight: Array
-    """The matrix, depth by columns."""
+    """The matrix, shaped (depth, columns)."""
     bias: Array | None
-    """A number for each column."""
+    """One element per column."""
 
     @property
     def given(self) -> NodeEntry:
-        """The value that is multiplied by the weights."""
+        """The input that is multiplied by the weights."""
         entry = self.nodes[0].inputs[0]
         assert entry is not None
         return entry
 
 
 def merge_projections(graph: Graph) -> Graph:
-    """The graph with one product where an attention has several of one input. Linear."""
+    """The graph with projections of the same input merged into one product per attention. Linear."""
     matches = attentions(graph)
     if not matches:
         return graph
@@ -71,7 +71,7 @@ def merge_projections(graph: Graph) -> Graph:
 
 
 def _groups(match: Attention, readers: Readers) -> list[list[Projection]]:
-    """The attention's projections of one input that nobody else reads, where there are several."""
+    """Groups of at least two projections of the same input that only this attention reads."""
     by_input: dict[tuple[NodeEntry, bool], list[Projection]] = {}
     for entry in dict.fromkeys(operand.source for operand in match.operands):
         part = _projection(entry, readers)
@@ -81,7 +81,7 @@ def _groups(match: Attention, readers: Readers) -> list[list[Projection]]:
 
 
 def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
-    """The projection that makes this value."""
+    """The projection that computes this value."""
     last = result.node
     if last.op == "Add" and not last.domain:
         for inner, bias in (last.inputs, last.inputs[::-1]):
@@ -108,7 +108,7 @@ def _is_row(bias: Array | None, weight: Array) -> bool:
 
 
 def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> Node:
-    """A split of one product into the parts."""
+    """A Split of one merged product into the results of the group."""
     first = group[0].nodes[0]
     shape = real_shape(group[0].result)
     assert shape is not None
@@ -134,7 +134,7 @@ def _merged(group: Sequence[Projection], rewriter: Rewriter, namer: Namer) -> No
 
 
 def _side_by_side(group: Sequence[Projection], name: str) -> Node:
-    """The parts' matrices as one constant, of the type that is declared for them."""
+    """The matrices of the group concatenated along the columns, in their declared element type."""
     entry = group[0].nodes[0].inputs[1]
     assert entry is not None
     dtype, widths = element_of(entry), [part.weight.shape[1] for part in group]
@@ -145,5 +145,5 @@ def _side_by_side(group: Sequence[Projection], name: str) -> Node:
 
 
 def _named(node: Node, origins: Sequence[Node]) -> Node:
-    """The node, which profiles and reports call by these ops' names."""
+    """The node, named after `origins` in profiles and reports."""
     return node.evolve(metadata={ORIGIN: "\n".join(name for origin in origins for name in origins_of(origin))})

@@ -1,5 +1,5 @@
-"""What is computed on blocked values, with all that follows number by number: bias, activation however it is spelled, residual
-add, in any order."""
+"""Selects ops on blocked values with their element-wise epilogue: bias, activation in any spelling, residual add, in any
+order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Inte
 """Ops on blocked values whose kernels have an epilogue."""
 
 LONGEST = 16
-"""The number of ops that may follow a convolution in its kernel."""
+"""Maximum number of ops after a convolution in its kernel."""
 
 
 class BlockedProperty(SubgraphProperty):
@@ -28,12 +28,12 @@ class BlockedProperty(SubgraphProperty):
         return BlockedSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Refuse a subgraph with many results, which is better as several kernels."""
+        """Rejects a subgraph with many results, which is faster as several kernels."""
         return len(subgraph.outputs) <= 2
 
 
 class BlockedSelector(SubgraphSelector):
-    """From the root along the data flow, as long as shapes stay; against it where that leads back to the root."""
+    """Follows the data flow from the root as long as shapes stay the same, and against it where that leads to the root."""
 
     def __init__(self) -> None:
         self.root: Node | None = None

@@ -1,4 +1,4 @@
-"""What is known while a task of a blocked convolution is written, a panel of it, and a tile of that."""
+"""The values of a task of a blocked convolution, of one of its panels, and of a tile."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from partita.accelerators.tvm.kernels.language import Buffer, Operand, Value
 
 @attrs.frozen(slots=True, eq=False)
 class Task:
-    """The values that are known throughout a task."""
+    """The values of a task."""
 
     n: Value
     """The image."""
     top: Value
     """The first row of the band."""
     across: Value
-    """The number of the range of panels."""
+    """The index of the range of panels."""
     image: Buffer | None
-    """The copy of the band, if there is one."""
+    """The copy of the band; None if the image is read in place."""
     sums: Buffer | None
-    """Where sums wait from chunk to chunk, if there are several."""
+    """The memory for sums between chunks; None if there is one chunk."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Panel:
-    """The values that are known while one panel is computed."""
+    """The values of a panel."""
 
     number: Value
     pixels: int
-    """Pixels of its tiles."""
+    """Number of pixels of its tiles."""
     vectors: int
-    """Blocks of output channels in it."""
+    """Number of blocks of output channels."""
     chunk: Operand
-    """The number of the chunk of input channels that is walked."""
+    """The index of the current chunk of input channels."""
     local: Operand
-    """Its number among the panels of the task."""
+    """Its index among the panels of the task."""
     shares: bool
-    """Do the pixels of a tile share an address?"""
+    """True if the pixels of a tile share an address."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class Reads:
-    """What a tile reads of the image."""
+    """The parts of the image that a tile reads."""
 
     addresses: list[Value]
-    """Where each of its pixels reads the first tap."""
+    """For each of its pixels, the address of the first tap."""
     taps: tuple[TapRange, TapRange]
-    """The rows and columns of taps that it walks."""
+    """The rows and columns of taps that it computes."""

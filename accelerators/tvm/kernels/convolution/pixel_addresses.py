@@ -1,4 +1,4 @@
-"""Where the pixels of a register tile stand: in the copy of a band, or in the image."""
+"""The addresses of a register tile's pixels: in the copy of a band, or in the image."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from partita.accelerators.tvm.kernels.shared.tile import kept
 from partita.accelerators.tvm.sizes.extent import Extent
 
 WIDE = 16
-"""Numbers of a vector that is a line of the cache: where they are fewer, two pixels share one, and fewer products hide a line."""
+"""Elements of a vector that fills a cache line. With fewer, two pixels share a line, and fewer products hide its load."""
 
 
 def pixel_addresses(
     kernel: Kernel, layer: Layer, copy: BandCopy, top: Value, base: Value, pixels: int, shares: bool
 ) -> list[Value]:
-    """Where each of so many pixels from `base` on reads the first tap, in the band that begins at row `top`; do they share an
-    address, since all are in one row?"""
+    """For each of `pixels` pixels from `base` on, the address of its first tap, in the band that begins at row `top`. If all are
+    in one row (`shares`), they are static offsets from one address."""
     window, bands = layer.window, layer.bands
     if window.out[1] == 1 and not bands.copies:
         step = window.strides[0] * window.sizes[1]
@@ -36,13 +36,13 @@ def pixel_addresses(
 
 
 def _is_walked(layer: Layer) -> bool:
-    """Are addresses in rows of a known width made from one another? LLVM computes several that are alike in one vector, and takes
-    them out of it at each tap, for a quarter more time. (Of tiles for AVX-512 it does not.)"""
+    """True if addresses in rows of a static width are derived from one another. Otherwise LLVM computes several similar ones in a
+    vector and extracts them at each tap, which takes a quarter more time (but not for AVX-512)."""
     return layer.lanes < WIDE and layer.channels.by_block and layer.window.count > 1
 
 
 def _walked(kernel: Kernel, wide: Value, above: Operand, base: Value, down: Operand, step: int, pixels: int) -> list[Value]:
-    """The addresses, each from the one before: for rows of any width, since a division is long."""
+    """The addresses, each derived from the one before: rows of dynamic width would need slow divisions."""
     name = partial(kept, kernel)
     row, column = name("row", base // wide), name("column", base % wide)
     addresses, over = [name("at0", (above + row) * down + column * step)], name("over", as_index(down) - (wide - 1) * step)

@@ -1,4 +1,4 @@
-"""Convolutions of plain values, each with the addition and the activation after it."""
+"""Selects convolutions of plain values, each with the addition and the activation after it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from partita.partition.pattern import Pattern
 from partita.partition.property import PatternProperty
 
 ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
-"""What may end the kernel of a convolution of plain values."""
+"""The activations that may end the kernel of a convolution of plain values."""
 
 
 class ConvolutionProperty(PatternProperty):
-    """A convolution of plain values with what follows it number by number."""
+    """A convolution of plain values with its element-wise epilogue."""
 
     def __init__(self) -> None:
         super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", ACTIVATIONS + "?"), "conv")
 
 
 class NormedProperty(PatternProperty):
-    """A convolution of single pixels with the norm and the activation before it, and what follows it: a kernel of a GPU."""
+    """A convolution of one tap with the norm and the activation before it, and its epilogue, for a GPU kernel."""
 
     def __init__(self) -> None:
         before = scales_channels, shifts_channels, is_cut_off

@@ -1,5 +1,5 @@
-"""Matrix products by constants, with all that follows them number by number: bias, activation however it is spelled, residual
-add, in any order."""
+"""Selects matrix products by constants with their element-wise epilogue: bias, activation in any spelling, residual add, in any
+order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.partition.property import SubgraphProperty
 from partita.partition.selector import SubgraphSelector
 
 LONGEST = 24
-"""A product is followed by so many ops at most."""
+"""Maximum number of ops after a product."""
 
 
 class MatrixProperty(SubgraphProperty):
@@ -29,13 +29,13 @@ class MatrixProperty(SubgraphProperty):
         return MatrixSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the kernel takes; a product that it does not take stays by itself."""
+        """Accepts subgraphs that the kernel supports; any other product stays by itself."""
         return find_product(make_body(subgraph)) is not None and len(subgraph.outputs) <= 2
 
 
 class MatrixSelector(SubgraphSelector):
-    """From the product along the data flow, as long as each op has the product's rows and columns; against it where that leads
-    back to the product. A constant that is transposed first comes along."""
+    """Follows the data flow from the product as long as each op has the product's rows and columns, and goes against it where
+    that leads back to the product. A transpose of the constant is included."""
 
     def __init__(self) -> None:
         self.root: Node | None = None
@@ -60,7 +60,7 @@ class MatrixSelector(SubgraphSelector):
         return not _is_turned_constant(cur) and self._fits(new)
 
     def filter(self, graph: Graph, candidates: list[Node]) -> list[Node]:  # type: ignore[override]
-        """What others read too stays integers: each reader dequantizes it for itself."""
+        """Drops dequantizations that are also read outside: each reader dequantizes for itself."""
         kept = dict.fromkeys(candidates)
         for node in reversed(candidates):
             readers = list(graph.consumers(node)) if is_dequantize(node) else []
@@ -82,7 +82,7 @@ class MatrixSelector(SubgraphSelector):
         return True
 
     def _descends(self, node: Node) -> bool:
-        """Does the node compute from the product, over few ops that fit?"""
+        """True if the node depends on the product, over few ops of the same matrix shape."""
         waiting, seen = [node], {node}
         while waiting and len(seen) <= LONGEST:
             for entry in waiting.pop().reads:

@@ -1,4 +1,4 @@
-"""Products by packed matrices, with all that follows them number by number."""
+"""Selects products by packed matrices, with their element-wise epilogue."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PackedProperty(SubgraphProperty):
         return PackedSelector()
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Only what the kernel takes; a product that it does not take stays by itself."""
+        """Accepts subgraphs that the kernel supports; any other product stays by itself."""
         return packed_root(make_body(subgraph)) is not None and len(subgraph.outputs) <= 2
 
 
 class PackedSelector(MatrixSelector):
-    """As for other constant matrices, but nothing stands before the matrix."""
+    """As for other constant matrices, but no op comes before the matrix."""
 
     def select(self, node: Node) -> bool:
         self.root, self.whole = node, real_shape(node[0]) or ()

@@ -1,4 +1,4 @@
-"""Products of two values, many at once or one, with the ops around them that only move or scale, and what follows."""
+"""Selects products of two values, single or batched, with the ops around them that only move or scale, and their epilogue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partita.graph.node import Node
 
 
 class ProductProperty(LabelProperty):
-    """Each MatMul that is left: its second matrix is no constant, or many."""
+    """Labels each remaining MatMul: its second matrix is a value, or a batch of matrices."""
 
     name = "product"
 
@@ -31,11 +31,11 @@ class ProductProperty(LabelProperty):
                     self.labels[node] = i
 
     def review_subgraph(self, subgraph: Graph, index: int) -> bool:
-        """Accept only subgraphs that the kernel takes."""
+        """Accepts only subgraphs that the kernel supports."""
         return found_in(make_body(subgraph), "MatMul", find_value_product) is not None
 
 
 def _is_wide(root: Node) -> bool:
-    """Has the product as many columns as any processor's vector? Where one of its sizes is not known it has code for few too."""
+    """True if the product is as wide as any processor's vector, or has a dynamic size: then there is code for few columns too."""
     sizes = [size for entry in (root[0], *root.reads) for size in real_shape(entry) or ()]
     return any(isinstance(size, Extent) for size in sizes) or (real_shape(root[0]) or (0,))[-1] >= NARROWEST

@@ -1,4 +1,4 @@
-"""A Gemm that the kernel for constant matrices does not take, as the ops that it stands for: these have kernels."""
+"""Decomposes each Gemm that the kernel for constant matrices does not support into ops that have kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.passes.constants import Namer
 
 
 def spread_gemms(graph: Graph) -> Graph:
-    """Each Gemm of two values, or of a transposed first matrix, as MatMul and what goes with it."""
+    """Replaces each Gemm of two values, or with a transposed first matrix, by MatMul, Transpose, Mul and Add."""
 
     if all(node.op != "Gemm" for node in graph.nodes):
         return graph

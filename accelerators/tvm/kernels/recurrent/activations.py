@@ -22,7 +22,7 @@ ACTIVATIONS: Mapping[str, Callable[..., Value]] = {
     "hardsigmoid": lambda x, alpha, beta: _within(x * alpha + beta, 0.0, 1.0),
     "elu": lambda x, alpha: select(x > 0.0, x, (functions.exp_of_negative(at_most(x, 0.0)) - 1.0) * alpha),
 }
-"""By name: the function of a vector and its parameters."""
+"""The functions of a vector and the activation's parameters, by name."""
 
 
 def _within(x: Value, low: float, high: float) -> Value:
@@ -30,6 +30,6 @@ def _within(x: Value, low: float, high: float) -> Value:
 
 
 def activated(activation: Activation, x: Value, clip: float | None) -> Value:
-    """The activation's values for numbers that are held within the clip first."""
+    """The activation of x, which is clipped first."""
     name, parameters = activation
     return named(x if clip is None else _within(x, -clip, clip), lambda x: ACTIVATIONS[name](x, **parameters))

@@ -1,5 +1,5 @@
-"""Local response normalisation on a GPU: a thread for each result, which reads the channels around its own. Numbers of two bytes
-are read and written as they are; `lrn.py` is the kernel for processors."""
+"""Local response normalisation on a GPU: one thread per result, which reads the neighbouring channels. Two-byte elements are
+loaded and stored as they are; `lrn.py` is the CPU kernel."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.sizes.extent import Extent
 
 THREADS = 128
-"""The threads of a block, where a GPU has as many."""
+"""Number of threads of a block, if the GPU allows as many."""
 
 
 def gpu_lrn(body: Body, machine: Machine) -> Draft | None:
-    """LRN by itself, of numbers that are computed with as float32; None for any other body."""
+    """The kernel for a single LRN that is computed in float32; None for any other body."""
     node = body.ops[0]
     shape = real_shape(node[0])
     if len(body.ops) != 1 or node.domain or shape is None or len(shape) < 3 or 0 in shape:

@@ -1,4 +1,4 @@
-"""Local response normalisation of blocked values: a pixel's squares are laid side by side, so that sums over
+"""Local response normalisation of blocked values: the squares of a pixel's channels are stored contiguously, so that sums over
 neighbouring channels are sums of shifted vectors."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from partita.graph.node import Node
 
 
 def lrn(body: Body, machine: Machine) -> Draft | None:
-    """The square window of each channel's neighbours."""
+    """The kernel for LRN, a window over each channel's neighbours; None if the shape is unknown."""
     root, problem = body.ops[0], Problem.of(body)
     shape = real_shape(root[0])
     if shape is None:
@@ -32,7 +32,7 @@ def lrn(body: Body, machine: Machine) -> Draft | None:
 
 
 def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value) -> None:
-    """All channels of one pixel."""
+    """Normalizes all channels of one pixel."""
     _, blocks, _, lanes = real_shape(root[0]) or ()
     size, channels = int(root.attrs["size"]), int(root.attrs["channels"])
     before, after = (size - 1) // 2, size // 2
@@ -50,7 +50,7 @@ def _pixel(root: Node, kernel: Kernel, x: Buffer, y: Buffer, n: Value, p: Value)
 
 
 def normalized(root: Node, x: Value, total: Value) -> Value:
-    """x over a power of the mean square; the usual power is made of square roots."""
+    """x / (bias + alpha * mean square) ** beta; the usual beta of 0.75 is computed by square roots."""
     alpha, beta, bias = (float(root.attrs.get(*pair)) for pair in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
     base = total * (alpha / int(root.attrs["size"])) + bias
     if beta == 0.75:
