@@ -50,7 +50,7 @@ def _is_locked(number: int, path: str) -> bool:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:  # It is just being removed.
         return False
-    except OSError:  # A file system without locks: nobody removes anything there.
+    except OSError:  # A file system without locks: nothing is removed there.
         return True
     return os.path.exists(path)
 

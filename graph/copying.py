@@ -76,7 +76,7 @@ def _refused(what: str, key: str, graph: str) -> GraphError:
 
 
 def _why_not(value: Any) -> str | None:
-    """The reason why the value cannot be pickled, or None. The value is only taken apart as a pickler would."""
+    """The reason why the value cannot be pickled, or None. The value is taken apart as by a pickler, and no further."""
     waiting, kept, seen = [value], [], set()
     while waiting:
         part = waiting.pop()

@@ -200,7 +200,7 @@ class Graph(Body):
         return len(self.nodes)
 
     def evolve(self, **changes: Any) -> Graph:
-        """A copy with these constructor arguments changed; nodes that nothing reads are kept unless `nodes` is given."""
+        """A copy with these constructor arguments changed; unread nodes are kept unless `nodes` is given."""
         if changes.keys() == {"attrs"}:
             return self._with_attrs(changes["attrs"])
         fields: dict[str, Any] = {
@@ -253,7 +253,7 @@ class Graph(Body):
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The graph as a networkx graph: nodes by name, one edge per value read."""
-        from partita.graph.to_networkx import to_networkx  # upward: users ask by a method of the graph
+        from partita.graph.to_networkx import to_networkx  # upward: users call a method of the graph
 
         return to_networkx(self)
 

@@ -164,7 +164,7 @@ class _Splice:
             self.rewriter.replace(old, new)
 
     def _shared(self, node: Node) -> Node | None:
-        """The graph's constant of this name and array, if any: a partition gives one constant to several bodies."""
+        """The graph's constant of this name and array, if any: a partition copies one constant into several bodies."""
         return self.constants.get((node.name, id(node.value))) if node.is_constant else None
 
     def _node(

@@ -222,7 +222,7 @@ class Node(_Open):
         return self.evolve()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        from partita.graph.copying import copy_node  # upward: deepcopy asks for a method
+        from partita.graph.copying import copy_node  # upward: deepcopy calls a method
 
         return copy_node(self, memo)
 

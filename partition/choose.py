@@ -1,4 +1,4 @@
-"""One property's choice: its selector (or pattern) applied, which gives groups of op numbers."""
+"""One property's choice of groups of op numbers, by its selector or pattern."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Combined(SubgraphSelector):
 
 
 class EitherSelector(Combined):
-    """`a | b`: accepts whatever at least one of the two accepts. `filter` keeps what either keeps."""
+    """`a | b`: accepts a node or edge if at least one of the two does. `filter` keeps the candidates that either keeps."""
 
     def select(self, node: Node) -> bool:
         return any([part.select(node) for part in self.parts])
@@ -73,7 +73,7 @@ class EitherSelector(Combined):
 
 
 class BothSelector(Combined):
-    """`a & b`: accepts whatever both accept. `filter` keeps what both keep."""
+    """`a & b`: accepts a node or edge if both do. `filter` keeps the candidates that both keep."""
 
     def select(self, node: Node) -> bool:
         return all([part.select(node) for part in self.parts])
@@ -100,7 +100,7 @@ class BothSelector(Combined):
 
 
 class InverseSelector(Combined):
-    """`~a`: accepts whatever `a` does not accept. `filter` keeps everything."""
+    """`~a`: accepts a node or edge if `a` does not. `filter` keeps everything."""
 
     def select(self, node: Node) -> bool:
         return not self.parts[0].select(node)

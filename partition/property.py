@@ -44,7 +44,7 @@ class SubgraphProperty:
         raise NotImplementedError("a property has to define create_subgraph_selector()")
 
     def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
-        """Called once before anything is chosen, with the graph and the options that PartitionGraph does not know."""
+        """Called once before anything is chosen, with the graph and the options that are not PartitionGraph's own."""
 
     def init_subgraph_inputs(self, variables: Sequence[Node], entries: Sequence[NodeEntry]) -> Sequence[Node]:
         """The body's inputs, one per outer value in `entries`; return them, or replacements.

@@ -116,7 +116,7 @@ class _Child:
             raise TypeMismatch(f"ONNX's {self.tool} failed: {said}")
 
     def answer(self, parts: Sequence[bytes | None]) -> Exception | None:
-        """Answers a question; an error in that is returned, and raised once the child has been told."""
+        """Answers a question; an error is returned, to be raised after the child was told to abort."""
         key, *inputs = parts
         try:
             types = answer_hidden(int(key or b"0"), [type_of(part, self.reader) for part in inputs])

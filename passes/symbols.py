@@ -15,7 +15,7 @@ from partita.graph.rewrite import Rewriter, map_bodies, rewrite
 from partita.graph.types import Dim, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 
 _GENERATED = re.compile(r"unk__\d+")
-"""ONNX's names of sizes that its inference does not know."""
+"""The symbols that ONNX's inference generates for unknown sizes."""
 
 
 def merged(a: Type | None, b: Type | None) -> Type | None:

@@ -86,7 +86,7 @@ def gelu(x: np.ndarray, *, approximate: str) -> np.ndarray:
 
 @numerics("Clip", until=10, why=slow(EVERYWHERE))
 def clip_to_attributes(x: np.ndarray, *, min: float | None = None, max: float | None = None) -> np.ndarray:
-    """Below opset 11 the bounds are attributes."""
+    """Clip below opset 11, where the bounds are attributes."""
     bounds = (None if bound is None else np.asarray(bound).astype(x.dtype) for bound in (min, max))
     return clip(x, *bounds)
 

@@ -35,8 +35,8 @@ def attention(*inputs: np.ndarray | None, version: int, n_outputs: int, **attrib
 
 
 def _as_many_rows(mask: np.ndarray, inputs: list[np.ndarray | None], attributes: dict[str, Any], version: int) -> np.ndarray:
-    """The mask with a row per query and, before opset 24 (from which on a short mask is padded), a column per key.
-    The evaluator makes the causal mask in the shape of the mask that it is given."""
+    """The mask with a row per query and, before opset 24 (which pads short masks), a column per key.
+    The evaluator makes the causal mask in the shape of the given mask."""
     queries, keys = inputs[:2]
     assert queries is not None and keys is not None
     past = inputs[4] if len(inputs) > 4 else None

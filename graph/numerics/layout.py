@@ -20,7 +20,7 @@ def identity(x: Any) -> Any:
 
 @numerics("Reshape", until=4, why=fails("because it has only the op of opset 5, which takes the shape as an input"))
 def reshape_attribute(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
-    """Below opset 5 the shape is an attribute."""
+    """Reshape below opset 5, where the shape is an attribute."""
     return reshape(x, np.array(shape, np.int64))
 
 
@@ -40,20 +40,20 @@ def flatten(x: np.ndarray, *, axis: int) -> np.ndarray:
 
 @numerics("Squeeze", why=slow(EVERYWHERE))
 def squeeze(x: np.ndarray, axes_input: np.ndarray | None = None, *, axes: Ints = None) -> np.ndarray:
-    """Drop axes of size 1: the given ones, or all. The axes became an input in opset 13."""
+    """Removes axes of size 1: the given ones, or all. The axes became an input in opset 13."""
     chosen = axes if axes_input is None else axes_input
     return np.squeeze(x) if chosen is None else np.squeeze(x, axis=tuple(int(a) for a in np.ravel(chosen)))
 
 
 @numerics("Unsqueeze", until=12, why=fails("where the axes are not in order"))
 def unsqueeze_attribute(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
-    """Below opset 13 the axes are an attribute."""
+    """Unsqueeze below opset 13, where the axes are an attribute."""
     return np.expand_dims(x, tuple(axes))
 
 
 @numerics("Unsqueeze", since=13, why=slow(EVERYWHERE))
 def unsqueeze(x: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Insert axes of size 1, at positions in the result."""
+    """Inserts axes of size 1, at positions in the result."""
     return np.expand_dims(x, tuple(int(a) for a in np.ravel(axes)))
 
 
@@ -71,7 +71,7 @@ def concat_on_channels(*xs: np.ndarray, axis: int = 1) -> np.ndarray:
 
 @numerics("Concat", since=4, why=slow(EVERYWHERE))
 def concat(*xs: np.ndarray, axis: int) -> np.ndarray:
-    """Join along an axis."""
+    """Concatenates along an axis."""
     return np.concatenate(xs, axis)
 
 
@@ -85,7 +85,7 @@ def split(
     split: Ints = None,
     num_outputs: int | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Cut into the given sizes, or into equal parts of which the last may be smaller."""
+    """Splits into the given sizes, or into equal parts of which the last may be smaller."""
     stated = split if sizes is None else sizes
     if stated is None:
         parts = num_outputs or n_outputs
@@ -128,7 +128,7 @@ def tile_one_axis(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndar
 
 @numerics("Tile", since=6, why=slow(EVERYWHERE))
 def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
-    """Repeat along every axis."""
+    """Repeats along every axis."""
     if len(repeats) != x.ndim or (repeats < 0).any():
         raise ValueError(f"the repeats {repeats.tolist()} are not one count for each of {x.ndim} axes")
     return np.tile(x, repeats)
@@ -138,7 +138,7 @@ def tile(x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
 def pad_attributes(
     x: np.ndarray, *, pads: Sequence[int], mode: str, value: float
 ) -> np.ndarray:
-    """Below opset 11 everything is an attribute."""
+    """Pad below opset 11, where everything is an attribute."""
     return pad(x, np.array(pads), np.asarray(value, x.dtype), mode=mode)
 
 

@@ -1,4 +1,4 @@
-"""Random ops: a seed gives reproducible numbers, no seed new ones."""
+"""Random ops: results with a seed are reproducible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .registry import EVERYWHERE, absent, differs, fails, numerics, slow
 def random_normal(
     *, shape: Sequence[int], dtype: int, mean: float, scale: float, seed: float | None = None
 ) -> np.ndarray:
-    """Normal numbers of a given shape."""
+    """Normally distributed elements of a given shape."""
     return _generator(seed).normal(mean, scale, shape).astype(_dtype(dtype))
 
 
@@ -21,7 +21,7 @@ def random_normal(
 def random_uniform(
     *, shape: Sequence[int], dtype: int, low: float, high: float, seed: float | None = None
 ) -> np.ndarray:
-    """Uniform numbers of a given shape."""
+    """Uniformly distributed elements of a given shape."""
     return _generator(seed).uniform(low, high, shape).astype(_dtype(dtype))
 
 
@@ -29,7 +29,7 @@ def random_uniform(
 def random_normal_like(
     x: np.ndarray, *, mean: float, scale: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
-    """Normal numbers in the shape of the input."""
+    """Normally distributed elements in the shape of the input."""
     return _generator(seed).normal(mean, scale, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
@@ -37,13 +37,13 @@ def random_normal_like(
 def random_uniform_like(
     x: np.ndarray, *, low: float, high: float, dtype: int | None = None, seed: float | None = None
 ) -> np.ndarray:
-    """Uniform numbers in the shape of the input."""
+    """Uniformly distributed elements in the shape of the input."""
     return _generator(seed).uniform(low, high, x.shape).astype(_dtype(dtype) if dtype else x.dtype)
 
 
 @numerics("Bernoulli", why=differs("because it does not give the same numbers for the same seed"))
 def bernoulli(x: np.ndarray, *, dtype: int | None = None, seed: float | None = None) -> np.ndarray:
-    """One with the probability given by the input."""
+    """1 with the probability in the input, else 0."""
     return (_generator(seed).random(x.shape) < x).astype(_dtype(dtype) if dtype else x.dtype)
 
 

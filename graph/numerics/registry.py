@@ -1,7 +1,7 @@
 """The table of our own implementations of ops: the function for each op and range of opsets, and the reason for it.
 
 ONNX's reference evaluator runs every op without one. A test checks for each of ours that ONNX's evaluator really behaves as
-the reason says; one for which it does not is removed.
+described; one for which it does not is removed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def fails(case: str) -> Why:
 
 
 def differs(case: str) -> Why:
-    """ONNX's reference evaluator gives other numbers, another shape or another element type in this case."""
+    """ONNX's reference evaluator returns other values, another shape or another element type in this case."""
     return Why("differs", case)
 
 

@@ -42,7 +42,7 @@ class ParamSpec:
     option: str
     """"single", "optional" or "variadic"."""
     types: frozenset[str]
-    """The allowed types, spelled as ours: "float32", "sequence(int64)"."""
+    """The allowed types, in our spelling: "float32", "sequence(int64)"."""
     symbol: str
     """The type's letter in the schema: parameters with the same letter have the same type."""
     homogeneous: bool
@@ -74,7 +74,7 @@ class OpSpec:
     max_outputs: int
     """Maximum number of outputs."""
     random: bool
-    """True if it gives different results for the same inputs."""
+    """True if the results differ between runs on the same inputs."""
     deprecated: bool
     """True if this version of the domain has withdrawn it."""
     has_function: bool
@@ -87,7 +87,7 @@ class OpSpec:
 
 
 def newest_versions() -> dict[str, int]:
-    """The newest version of each domain that the onnx package knows."""
+    """The newest version of each domain in the onnx package."""
     import onnx.defs
 
     return {domain: last for domain, (_, last) in onnx.defs.C.schema_version_map().items()}
@@ -104,7 +104,7 @@ def _onnx_names() -> dict[str, frozenset[str]]:
 
 
 def op_names(domain: str) -> frozenset[str]:
-    """The names of all ops of a domain, of whatever version, that ONNX or the user declares."""
+    """The names of all ops of a domain, in any version, that ONNX or the user declares."""
     from partita.graph.ops.custom import custom_names  # upward: a user's op has a schema like the others
 
     return _onnx_names().get(domain, frozenset()) | custom_names(domain)
@@ -225,7 +225,7 @@ _ELEMENTS = {
 
 
 def _type_text(text: str) -> str:
-    """"tensor(float)" spelled as ours: "float32"."""
+    """"tensor(float)" in our spelling: "float32"."""
     head, _, rest = text.partition("(")
     inner = rest[:-1]
     if head == "tensor":

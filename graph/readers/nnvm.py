@@ -160,7 +160,7 @@ class _Reader:
         start = 0
         for node in nodes:
             end = start + len(node.output_names)
-            # The reader made this node a moment ago and nobody else has seen it.
+            # The reader has just made this node, which is not shared yet.
             object.__setattr__(node, "output_types", tuple(types[start:end]))
             start = end
 

@@ -1,6 +1,6 @@
 """The light models inside the `onnx` package, with realistic weights.
 
-Their weights are constant, so that all activations are equal and would hide wrong kernels. Here each
+In the package all elements of a weight are equal, so that all activations are equal and hide wrong kernels. Here each
 generated weight is drawn with a seed from its name: He-scaled where it multiplies, near one or zero where it scales or
 shifts; each batch norm gets the mean and variance of its input, node by node, as training would have left them; and the
 last layer is scaled so that a final softmax is not saturated."""
@@ -176,7 +176,7 @@ def _statistics(seen: np.ndarray) -> list[np.ndarray]:
 
 
 def _tempered(graph: Graph, values: Mapping[NodeEntry, np.ndarray]) -> Weights:
-    """The last layer's weights, scaled to give the input of a final softmax a deviation of one: a saturated one hides errors."""
+    """Weights of the last layer, scaled to give a final softmax inputs with a deviation of one: a saturated one hides errors."""
     last = graph.outputs[0].node
     if last.op != "Softmax":
         return {}

@@ -214,7 +214,7 @@ class _Parser(PartReader):
         node = scope.node(names[0], start)
         if not node.is_variable:
             self.lexer.fail(f"{names[0]!r} is no input of the graph", start=start)
-        # The parser made this node a moment ago and nobody else has seen it.
+        # The parser has just made this node, which is not shared yet.
         object.__setattr__(node, "place", next_place())
 
     def operation(

@@ -33,11 +33,11 @@ class Beyond:
         self._sign = sign
         self._along, self._against = (quotient.succ, quotient.pred)[::sign]
         self._start, self._stop = forest.start, forest.stop
-        self._marked = [0] * count  # == _stamp: known to lie beyond
-        self._origin = [0] * count  # a source that a marked group lies beyond
+        self._marked = [0] * count  # == _stamp: known to be beyond a source
+        self._origin = [0] * count  # a source that a marked group is beyond
         self._source = [0] * count  # == _stamp: is a source
         self._met = [0] * count  # the node by which a source was met
-        self._no = [0] * count  # == _epoch: known not to lie beyond
+        self._no = [0] * count  # == _epoch: known not to be beyond a source
         self._stamp = self._epoch = 0
         self.closed_by = -1
         """After a positive answer, the node of a source that the group is beyond."""
@@ -47,7 +47,7 @@ class Beyond:
         """Removes all sources."""
         self._stamp += 1
         self._epoch += 1
-        self._heap: list[tuple[int, int]] = []  # (rank, group) from which marking has to go on
+        self._heap: list[tuple[int, int]] = []  # (rank, group) from which marking continues
         self._lowest = HIGHEST  # rank of the first source
         self._intervals: list[tuple[int, int, int]] = []  # (start, stop, source) below sources, disjoint, sorted
         self._open: list[int] = []  # neighbours that are being marked ...

@@ -53,7 +53,7 @@ def infer(
 ) -> Graph:
     """The graph with the types that follow from those of its inputs, including in bodies and calls.
 
-    `shapes` are shapes of inputs; a size given for a symbol replaces all its occurrences. A contradiction is an
+    `shapes` are shapes of inputs; a size for a symbol replaces all its occurrences. A contradiction is an
     error that names the node; without `strict` the types that cannot be inferred remain unknown. With `check_declared` (by
     default as `strict`) it is an error if a declared type differs from the inferred one; otherwise the inferred
     one replaces it. With `check_fits` (by default as `check_declared`) it is an error if

@@ -193,7 +193,7 @@ class _Reader:
         data = self.take(math.prod(dims) * dtype.itemsize, what)
         if DTYPES[flag] == "bool":  # any byte but 0 is true
             return np.frombuffer(data, np.uint8).reshape(dims) != 0
-        # A copy: the bytes may lie at any address, and the file may change.
+        # A copy: the bytes may be unaligned, and the file may change.
         return np.frombuffer(data, dtype).reshape(dims).copy()
 
     def dims(self, magic: int, what: str) -> tuple[int, ...]:

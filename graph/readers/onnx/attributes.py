@@ -85,7 +85,7 @@ def kind_of(reading: Reading, node: Any, name: str, proto: Any) -> str:
     kind = KINDS.get(proto.type)
     used = [field.name for field, _ in proto.ListFields() if field.name in _VALUE_FIELDS]
     if kind is None and not proto.type and len(used) == 1:
-        return _BY_FIELD[used[0]]  # files of the first IR version do not say it
+        return _BY_FIELD[used[0]]  # files of the first IR version lack the type
     if kind is None or (used and used != [_FIELDS[kind]]):
         raise ReadError(
             f"the attribute {name!r} is to be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",

@@ -1,6 +1,6 @@
 """Element-wise ops of two inputs, with and without broadcasting.
 
-MXNet's comparisons and logical ops give ones and zeros in the dtype of their inputs, not truth values."""
+MXNet's comparisons and logical ops return ones and zeros in the dtype of their inputs instead of booleans."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class _Pooling:
         end = []
         for size, k, s, p in zip(dims, kernel, strides, begin, strict=True):
             if not isinstance(size, int):
-                # ONNX drops a last window that lies in the padding alone; MXNet does not.
+                # ONNX drops a last window that is entirely in the padding; MXNet does not.
                 return self.c.unknown("the size of the data") if s > k - p else None
             windows = 1 + -(-(size + 2 * p - k) // s)
             more = max(0, (windows - 1) * s + k - (size + 2 * p))
