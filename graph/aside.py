@@ -20,7 +20,7 @@ _seen: set[str] = set()
 
 def no_file(path: str | os.PathLike[str]) -> str | None:
     """The reason why a file must not replace what is at this path: a folder, or a device or pipe, which a user who may write to
-    `/dev` would lose. None for a regular file, or if nothing is there."""
+    `/dev` would lose. None for a regular file, or if the path is free."""
     if not os.path.exists(path) or os.path.isfile(path):
         return None
     return "it is a directory" if os.path.isdir(path) else "it is no file but a device or a pipe"

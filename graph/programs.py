@@ -7,7 +7,7 @@ import shutil
 
 
 def program_folders() -> str:
-    """PATH without its empty and relative entries: in a folder of downloads these would find files that anybody may have put in.
+    """PATH without its empty and relative entries, which would find anybody's files in a folder of downloads.
     The system's default folders if nothing is left."""
     return os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))) or os.defpath
 

@@ -48,7 +48,7 @@ def reshape(c: Context) -> Sequence[Sizes]:
     c.at_least(1, len(open_ones), "one and the sizes that are left open")
     try:
         is_known = all(size is not None and (isinstance(size, int) or c.usually(size, 1 if copies else 0)) for size in target)
-    except Unknown:  # Values decide whether such a size is copied, or left open.
+    except Unknown:  # Such a size may be copied or inferred, depending on values.
         is_known = False
     if not is_known:
         are_stated = [isinstance(size, int) and size >= 0 for size in target]

@@ -84,7 +84,7 @@ class Reading:
         self.requirements: dict[Requirement, None] = {}
         """The requirements that hold for some values of the symbols only."""
         self.assumptions: dict[Requirement, None] = {}
-        """The assumptions, beside the requirements; where one does not hold, only a reading of integers is right."""
+        """Assumptions besides the requirements; if one is violated, only a reading with integers is valid."""
         self.is_open = False
         """True if integers instead of symbols would give more information."""
         self._meanings: dict[Symbol, AnySize] = {}
