@@ -26,7 +26,7 @@ MOST = 100_000
 
 
 def in_words(value: object) -> str:
-    """`str(value)`, truncated to MOST characters; for a plugin's class that may raise."""
+    """`str(value)`, truncated to MOST characters; never raises, even if a plugin's class does."""
     try:
         words = str(value)
     except Exception as error:  # noqa: BLE001  whatever a plugin's class raises
@@ -35,7 +35,7 @@ def in_words(value: object) -> str:
 
 
 def in_code(value: object, most: int = 60) -> str:
-    """`repr(value)`, truncated; for a plugin's class that may raise."""
+    """`repr(value)`, truncated; never raises, even if a plugin's class does."""
     try:
         return f"{value!r:.{most}}"
     except Exception:  # noqa: BLE001  whatever a plugin's class raises

@@ -1,6 +1,6 @@
 """The meaning of each ONNX op in numpy, at every opset version.
 
-`evaluate` runs one op. Our own meanings are in one file per family and are found by op and opset; all other ops
+`evaluate` runs one op. Our own implementations are in one file per family and are found by op and opset; all other ops
 go to ONNX's reference implementation.
 """
 
