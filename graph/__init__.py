@@ -1,6 +1,6 @@
 """The graph: nodes, values, types, ops, the text form, readers and writers, pictures.
 
-Names are imported when they are first asked for, since a model of a file answers before most of this is there."""
+Names are imported on first use: most of these modules need not be loaded to run a model from a file."""
 
 from typing import TYPE_CHECKING
 

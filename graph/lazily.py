@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for: importing the package loads what most programs need."""
+"""Lazy imports of a package's names: importing the package loads only what most programs need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for the package, which takes each of these names from the module that defines it."""
+    """A `__getattr__` for the package that imports each of these names from the module that defines it."""
 
     def __getattr__(name: str) -> Any:
         if name not in homes:

@@ -1,4 +1,4 @@
-"""A property that is worked out when it is first read."""
+"""A property that is computed on first access."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """A property whose value is computed once and kept in the object. Two threads may compute it at once, with equal
+    """A property whose value is computed once and kept in the object. Two threads may compute it at the same time, with equal
     results.
 
-    functools.cached_property of Python 3.11 does the same under a lock, which a process that is forked meanwhile never gets."""
+    functools.cached_property of Python 3.11 holds a lock meanwhile, which a process forked at that moment would never get."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self._function = function

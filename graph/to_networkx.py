@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
-    """Nodes by name with `op` and `node`; an edge for each value read, with the value's name, and for each control dependency."""
+    """Nodes by name with `op` and `node`; one edge per value read, with the value's name, and per control dependency."""
     try:
         import networkx
     except ImportError as error:

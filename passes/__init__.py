@@ -1,4 +1,4 @@
-"""The pass manager, and the passes that are not partitioning: one file each, named by a verb."""
+"""The pass manager, and all passes other than partitioning: one file each, named by a verb."""
 
 from partita.passes import (  # noqa: F401  importing a pass registers it
     convert_opset,

@@ -1,6 +1,6 @@
-"""How much work it would be to compute a node of constants by numpy, where that is more than its sizes tell.
+"""Cost of computing a node of constants by numpy, if it is larger than the sizes suggest.
 
-A file of a hundred bytes may state a pool whose window is larger than any image, or trees that go round in circles."""
+A file of a hundred bytes may declare a pool whose window is larger than any image, or trees with cycles."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from partita.graph.types import TensorType
 ENDLESS = frozenset(
     "NonMaxSuppression RegexFullMatch RoiAlign TfIdfVectorizer TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor".split()
 )
-"""Ops that may take for ever on little data, by the values of it: numbers of samples, patterns, trees, all pairs of boxes."""
+"""Ops of unbounded time even for little data, depending on values: numbers of samples, patterns, trees, pairs of boxes."""
 
 
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
-"""For each op the input that holds its weights."""
+"""Per op the position of the input with its weights."""
 
 STEP = 1000
-"""A step of Python's takes as long as numpy takes for so many numbers."""
+"""Elements that numpy processes in the time of one Python step."""
 
 GATES = 50
-"""The steps of Python's, about, that one step of a recurrent op takes."""
+"""Approximate number of Python steps per step of a recurrent op."""
 
 
 def labour(node: Node) -> float:
-    """The numbers that are looked at, about; as many as there are where nobody can tell before."""
+    """Estimated number of elements touched; infinity if it has no static bound."""
     if node.op in ENDLESS:
         return math.inf
     if node.op == "Einsum" and not node.domain:
@@ -46,7 +46,7 @@ def labour(node: Node) -> float:
 
 
 def _padded(node: Node, kernel: tuple[int, ...]) -> float:
-    """The elements of the first input within its padding, and of what a dilated window covers."""
+    """The elements of the first input including padding and the span of a dilated window."""
     sizes, rank = _sizes(node, 0), len(kernel)
     pads = [abs(int(pad)) for pad in node.attrs.get("pads", ()) or (0,) * (2 * rank)]
     dilations = [int(d) for d in node.attrs.get("dilations", ()) or (1,) * rank]

@@ -1,4 +1,4 @@
-"""Applying passes: what each needs is checked before it runs, and what it returns afterwards."""
+"""Application of passes, with checks of their prerequisites and results."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def apply_pass(
     dump: str | PathLike[str] | DumpTarget | None = None,
     **options: Any,
 ) -> Graph:
-    """The graph after one pass, or after several in order; a pipeline's name stands for the passes in it.
+    """The graph after one pass, or after several in order; a pipeline's name means all passes in it.
 
-    `options` go to the passes that take them; `FoldConstants={"limit": 0}` gives options to that pass alone.
-    `verify` (by default `settings.verify`) checks the graph after each pass; `trace` is filled with what ran and how long
-    it took; `on_pass` is called after each pass; `dump`, a folder or a function of a title and a text, gets the text form
+    `options` go to the passes that take them; `FoldConstants={"limit": 0}` passes options to that pass alone.
+    `verify` (by default `settings.verify`) checks the graph after each pass; `trace` records the passes and their
+    times; `on_pass` is called after each pass; `dump`, a folder or a function of a title and a text, gets the text form
     before the first pass and after each."""
     if not isinstance(g, Graph):
         raise PassError(
@@ -65,7 +65,7 @@ def apply_pass(
 def _run(
     g: Graph, info: PassInfo, options: Mapping[str, Any], done: Sequence[str], verified: bool
 ) -> tuple[Graph, PassRecord]:
-    """One pass, with all that is checked around it."""
+    """Runs one pass, with all checks."""
     _check_needs(g, info, done)
     before = dict(g.attrs)
     start = time.perf_counter()
@@ -94,7 +94,7 @@ def _run(
 
 
 def is_changed(before: Graph, after: Graph) -> bool:
-    """Do the two differ in more than what passes leave for each other?"""
+    """True if the graphs differ in more than the attributes of passes."""
     if before is after:
         return False
     return (
@@ -108,7 +108,7 @@ def is_changed(before: Graph, after: Graph) -> bool:
 
 
 def _options_by_pass(infos: Sequence[PassInfo], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """To each pass the options that it takes; one that no pass takes is an error."""
+    """The options of each pass; raises for an option that no pass takes."""
     given: dict[str, dict[str, Any]] = {info.name: {} for info in infos}
     for option, value in options.items():
         if option in given and isinstance(value, Mapping):
@@ -175,7 +175,7 @@ def _check_result(
 def _with_true_attributes(
     g: Graph, result: Graph, info: PassInfo, changed: bool
 ) -> tuple[Graph, tuple[str, ...]]:
-    """The graph without those attributes that were true of the one before and may not be any more."""
+    """The graph without attributes that were true of the previous graph and may be stale."""
     stale = {
         k
         for k, v in result.attrs.items()
@@ -217,7 +217,7 @@ def _verify(result: Graph, info: PassInfo, done: Sequence[str]) -> None:
 
 
 def _failure(info: PassInfo, done: Sequence[str], error: Exception, said: str = "") -> PassError:
-    """The pass's error anew, with the pass and those that ran before it."""
+    """The pass's error as PassError, with the pass and those that ran before it."""
     at = [note for note in getattr(error, "__notes__", ()) if note.startswith("node ")]
     mine = error if isinstance(error, PartitaError) else PartitaError(f"{type(error).__name__}: {error}")
     inner = mine.where or (at[0] if at else None)

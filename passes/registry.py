@@ -1,4 +1,4 @@
-"""The table of passes and of pipelines, which are passes in a row under one name."""
+"""The table of passes and of pipelines, which are named sequences of passes."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ PassFunction = Callable[..., Graph]
 Registered = TypeVar("Registered", bound=PassFunction)
 
 REQUESTS = ("subgraph_property", NOTES)
-"""Attributes that passes keep: what users leave for a later pass, and what was noted of the graph's file; neither is a fact about
-the graph as it is."""
+"""Attributes that all passes keep: requests of users to a later pass, and notes on the graph's file; neither depends on
+the graph's contents."""
 
 REPORT = "partition_report"
-"""The graph attribute that PartitionGraph leaves its report in."""
+"""The graph attribute with PartitionGraph's report."""
 
 
 @attrs.frozen(slots=True)
 class PassInfo:
-    """One pass and what it declares."""
+    """One pass and its declarations."""
 
     name: str
-    """The name to apply it by."""
+    """The pass's name."""
     run: PassFunction
-    """The function that does the pass; it never changes the graph that it is given."""
+    """The function of the pass; it never changes the given graph."""
     needs: tuple[str, ...] = ()
-    """Graph attributes that have to be there."""
+    """Required graph attributes."""
     provides: tuple[str, ...] = ()
-    """Graph attributes that are there afterwards."""
+    """Graph attributes that it sets."""
     keeps: tuple[str, ...] = ()
-    """Graph attributes that stay true of the graph it returns; others are dropped when it changed the graph."""
+    """Graph attributes that remain true of the result; others are dropped if the graph changed."""
     options: frozenset[str] | None = frozenset()
-    """The keywords it takes; None: any."""
+    """The names of its options; None if it takes any."""
 
     def accepts(self, option: str) -> bool:
-        """Does the pass take this option?"""
+        """True if the pass takes this option."""
         return self.options is None or option in self.options
 
 
@@ -58,7 +58,7 @@ def register_pass(
     *,
     replace: bool = False,
 ) -> Callable[[Registered], Registered]:
-    """Make the decorated function, `(graph, **options) -> graph`, a pass of that name."""
+    """Registers the decorated function, `(graph, **options) -> graph`, as a pass of that name."""
     if not isinstance(name, str):
         raise PassError(f"a pass needs a name, not {name!r}", remedy='Write @register_pass("MyPass")')
     declared = {"needs": needs, "provides": provides, "keeps": keeps}
@@ -80,7 +80,7 @@ def register_pass(
 
 
 def register_pipeline(name: str, passes: Sequence[str], *, replace: bool = False) -> None:
-    """Give a row of passes (or of pipelines, as they are now) a name of its own."""
+    """Registers a sequence of passes (or of pipelines, expanded now) under a name."""
     if isinstance(passes, str):
         raise PassError(
             "a pipeline is a sequence of names", where=f"pipeline {name!r}", remedy=f"Write ({passes!r},)"
@@ -92,7 +92,7 @@ def register_pipeline(name: str, passes: Sequence[str], *, replace: bool = False
 
 
 def unregister_pass(name: str) -> None:
-    """Forget a pass or a pipeline."""
+    """Removes a pass or a pipeline."""
     if _passes.pop(name, None) is None and _pipelines.pop(name, None) is None:
         raise _unknown(name)
 
@@ -103,7 +103,7 @@ def list_passes() -> tuple[str, ...]:
 
 
 def list_pipelines() -> dict[str, tuple[str, ...]]:
-    """The passes that each named pipeline consists of."""
+    """The passes in each pipeline."""
     return dict(_pipelines)
 
 
@@ -115,7 +115,7 @@ def pass_info(name: str) -> PassInfo:
 
 
 def pass_names(names: str | Sequence[str]) -> list[str]:
-    """The passes meant, in order: a pipeline stands for those in it."""
+    """The passes in order, with pipelines expanded."""
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise PassError(f"passes are given as a name or a list of names, not {names!r:.60}")
     listed: list[str] = []
@@ -149,7 +149,7 @@ def _unknown(name: object) -> PassError:
 
 
 def _option_names(name: str, function: PassFunction) -> frozenset[str] | None:
-    """The keywords that a pass takes besides the graph."""
+    """The names of a pass's options; None if it takes any."""
     given: list[Any] = list(inspect.signature(function).parameters.values())
     if not given or given[0].kind not in (given[0].POSITIONAL_ONLY, given[0].POSITIONAL_OR_KEYWORD):
         raise PassError(

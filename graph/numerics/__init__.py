@@ -1,7 +1,7 @@
-"""What each ONNX op means in numpy, one op at a time, at every opset version.
+"""The meaning of each ONNX op in numpy, at every opset version.
 
-`evaluate` runs one op. Our own meanings live in one file per family and are found by op and opset; everything else
-goes to ONNX's reference implementation.
+`evaluate` runs one op. Our own implementations are in one file per family and are found by op and opset; all other ops
+go to ONNX's reference implementation.
 """
 
 from . import (  # noqa: F401  importing a family fills the table

@@ -1,7 +1,7 @@
-"""The losses of classification: how unlikely the right class is, for each position and altogether.
+"""The losses of classification: negative log-likelihoods, per position or reduced.
 
-ONNX's reference takes the logarithm of a softmax that is zero already where logits lie far apart, and reads other classes, or
-none, for a label that names no class."""
+ONNX's reference takes the logarithm of a softmax that has underflowed to zero if logits lie far apart, and reads other
+classes, or none, for a label out of range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def negative_log_likelihood(
     reduction: str = "mean",
     ignore_index: int | None = None,
 ) -> np.ndarray:
-    """-x at the label of each position, times the weight of its class; a mean is over the weights."""
+    """-x at the label of each position, times the weight of its class; a mean is divided by the sum of the weights."""
     ignored = np.zeros(labels.shape, bool) if ignore_index is None else labels == ignore_index
     wrong = labels[~ignored & ((labels < 0) | (labels >= x.shape[1]))]
     if wrong.size:
@@ -42,6 +42,6 @@ def softmax_cross_entropy(
     reduction: str,
     ignore_index: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The loss of the logarithms of softmax over the classes, and these logarithms."""
+    """The loss of the log-softmax over the classes, and that log-softmax."""
     likely = log_softmax(x, axis=1)
     return negative_log_likelihood(likely, labels, weight, reduction=reduction, ignore_index=ignore_index), likely

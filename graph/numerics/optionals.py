@@ -9,5 +9,5 @@ from .registry import differs, numerics
 
 @numerics("Optional", why=differs("because it wraps the value in a list"))
 def optional(x: Any = None, *, type: Any = None) -> Any:
-    """The value itself; without an input, an empty optional of a type."""
+    """The value itself; without an input, an empty optional."""
     return x

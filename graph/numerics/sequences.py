@@ -11,8 +11,8 @@ from .registry import differs, numerics
 
 @numerics("SequenceInsert", why=differs("where an item goes to the end"))
 def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
-    """The item before a position, which may be the end and counts from there if it is negative. (ONNX's own reference puts what
-    goes to the end first, and nothing into an empty sequence.)"""
+    """Inserts the item before a position, which may be the end, and counts from there if negative. (ONNX's own reference inserts
+    at the front instead of the end, and nothing into an empty sequence.)"""
     index = len(items) if position is None else int(np.asarray(position).reshape(()))
     if not -len(items) <= index <= len(items):
         raise ValueError(f"position {index} is outside of a sequence of {len(items)}")

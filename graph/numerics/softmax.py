@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax and Hardmax. Below opset 13 the axes from ``axis`` on are one."""
+"""Softmax, LogSoftmax and Hardmax. Below opset 13 all axes from ``axis`` on are flattened into one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FLATTENED = "because it does not make one axis of all from `axis` on, as these 
 
 
 def _flattened(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The function over a matrix: axes before ``axis`` are its rows, the others its columns."""
+    """The function on a matrix: the axes before ``axis`` are its rows, the others its columns."""
 
     def over_matrix(x: np.ndarray, *, axis: int) -> np.ndarray:
         rows = int(np.prod(x.shape[: axis % x.ndim if x.ndim else 0], dtype=int))

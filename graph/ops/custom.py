@@ -1,4 +1,4 @@
-"""Ops that users declare: what they read and make, their shapes, and what they mean in numpy."""
+"""Ops that users declare: signature, shape rule and numpy implementation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class CustomOp:
     spec: OpSpec
     """Its signature."""
     shape: ShapeRule | None
-    """How its output types follow from its input types; None: unknown."""
+    """Rule for the output types; None if unknown."""
     numpy: Meaning | None
-    """What it computes; None: only a device can tell."""
+    """Implementation in numpy; None if only devices have one."""
 
     def infer(self, inputs: Sequence[Type | None], attributes: Mapping[str, Any], n_outputs: int) -> tuple[Type | None, ...]:
-        """The output types by the user's rule (all unknown without one)."""
+        """The output types by the user's rule (all None without one)."""
         if self.shape is None or any(t is None for t in inputs[: self.spec.min_inputs]):
             return (None,) * n_outputs
         inferred = self.shape(tuple(inputs), attributes)
@@ -63,8 +63,8 @@ def register_op(
     numpy: Meaning | None = None,
     random: bool = False,
 ) -> CustomOp:
-    """Declare an op: how many inputs and outputs it has (a number, or the least and the most), its attributes with their
-    defaults (a type such as `int` makes one required), its shape rule and its meaning in numpy. A `random` op is never
+    """Declares an op: number of inputs and outputs (a number, or minimum and maximum), attributes with their
+    defaults (a type such as `int` makes one required), shape rule and numpy implementation. A `random` op is never
     folded or merged.
 
     >>> _ = register_op("Swish", "my", attributes={"beta": 1.0}, shape=lambda types, attrs: types[0],
@@ -94,18 +94,18 @@ def register_op(
 
 
 def unregister_op(op: str, domain: str) -> None:
-    """Forget a declared op."""
+    """Removes a declared op."""
     if _registered.pop((domain, op), None) is None:
         raise GraphError(f"no op {op!r} is declared in domain {domain!r}")
 
 
 def custom_names(domain: str) -> frozenset[str]:
-    """The names of the user's ops of a domain."""
+    """The names of the user's ops in a domain."""
     return frozenset(op for op, theirs in _registered if theirs == domain)
 
 
 def custom_op(op: str | None, domain: str) -> CustomOp | None:
-    """The user's op of that name, if there is one."""
+    """The user's op of that name, or None."""
     return _registered.get((domain, op)) if op and domain else None
 
 

@@ -33,7 +33,7 @@ TRAITS = {
     "copying": "each element of its results is one of its first operand, or of its operands",
     "reshape": "keeps the order of elements and changes the shape",
 }
-"""The traits and what they mean."""
+"""The traits and their meanings."""
 
 _ROWS = """
 Abs                       unary primitive
@@ -216,7 +216,7 @@ def _table() -> dict[str, frozenset[str]]:
 
 
 def traits(op: str) -> frozenset[str]:
-    """The traits of an op of ONNX's own domain; none for other names."""
+    """The traits of an op of ONNX's own domain; empty for other names."""
     return _table().get(op, frozenset())
 
 

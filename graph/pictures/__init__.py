@@ -1,4 +1,4 @@
-"""Pictures of a graph: DOT text, SVG, and what a notebook shows."""
+"""Pictures of a graph: DOT text, SVG, and display in notebooks."""
 
 from partita.graph.pictures.dot import to_dot
 from partita.graph.pictures.notebook import mimebundle, notebook_svg

@@ -1,4 +1,4 @@
-"""What a notebook shows of a graph."""
+"""Display of a graph in notebooks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from partita.graph.pictures.html import LARGEST_PICTURE
 from partita.graph.pictures.svg import to_svg
 
 LARGEST = 400
-"""Graphs of which more boxes than this would be drawn are shown as a summary."""
+"""Maximum number of boxes in a picture; larger graphs are shown as a summary."""
 
 LONGEST_TEXT = 30_000
-"""Longer text forms are left out for a summary."""
+"""Longer text forms are replaced by a summary."""
 
 
 def mimebundle(graph: Graph) -> dict[str, str]:
-    """A picture with the text form beside it; a summary of a large graph."""
+    """A picture and the text form, or a summary of a large graph."""
     shown = notebook_svg(graph)
     if shown is None:
         return {"text/plain": summarized(graph)}
@@ -27,7 +27,7 @@ def mimebundle(graph: Graph) -> dict[str, str]:
 
 
 def notebook_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = None) -> str | None:
-    """The picture of a graph that is small enough for one."""
+    """The picture of a graph, or None if the graph is too large."""
     if boxes(graph) > LARGEST:
         return None
     svg = to_svg(graph, colour_by=colour_by)
@@ -35,7 +35,7 @@ def notebook_svg(graph: Graph, colour_by: Callable[[Node], str | None] | None = 
 
 
 def boxes(graph: Graph, depth: int = 0) -> int:
-    """How many ops a picture shows, with those in the bodies that are drawn open."""
+    """Number of ops in a picture, including those in expanded bodies."""
     count = 0
     for node in graph.nodes:
         body = node.subgraph
@@ -45,7 +45,7 @@ def boxes(graph: Graph, depth: int = 0) -> int:
 
 
 def summarized(graph: Graph) -> str:
-    """The graph in numbers, and how to see more."""
+    """A summary of the graph, and a hint how to see more."""
     from partita.graph.summary import summarize, summary_text
 
     return summary_text(summarize(graph)) + 'Too large to draw here: partita.report_page(graph, "graph.html") shows it all.'

@@ -1,4 +1,4 @@
-"""A graph as SVG: drawn by Graphviz's `dot` program where it is installed, else by ourselves."""
+"""A graph as SVG: drawn by Graphviz's `dot` program if it is installed, else by ourselves."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from partita.graph.pictures.layered import layered_svg
 from partita.graph.programs import find_program
 
 SECONDS = 20.0
-"""How long `dot` may take."""
+"""Time limit of `dot` in seconds."""
 
 
 def to_svg(
     graph: Graph, *, colour_by: Callable[[Node], str | None] | None = None, seconds: float = SECONDS
 ) -> str:
-    """The graph as SVG; where `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing.
+    """The graph as SVG; if `dot` is not installed, fails or takes longer than `seconds`, a plainer drawing.
 
-    `colour_by` gives what stands for a node's colour (by default its affinity)."""
+    `colour_by` returns the key of a node's colour (by default its affinity)."""
     return render(to_dot(graph, colour_by=colour_by), seconds=seconds) or layered_svg(graph, colour_by)
 
 
 def render(dot: str, *, seconds: float = SECONDS) -> str | None:
-    """The SVG of a DOT text; None where `dot` cannot draw it in time."""
+    """The SVG of a DOT text; None if `dot` is missing, fails or takes too long."""
     command = find_program("dot")
     if command is None:
         return None

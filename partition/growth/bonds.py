@@ -1,4 +1,4 @@
-"""Bonds: pairs of nodes that no edge joins, and that are to share a group all the same where that closes no cycle."""
+"""Bonds: pairs of nodes without an edge between them that should share a group unless that closes a cycle."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from partita.partition.growth.quotient import Quotient
 def join_bonded(
     preds: Preds, color: Color, groups: Groups, bonds: Iterable[tuple[int, int]], fixed: Sequence[Sequence[int]] = ()
 ) -> Groups:
-    """Merge groups that a bond joins. The bonds are tried in order, until each that is left would close a cycle.
+    """Merges groups that a bond joins. The bonds are tried in order, until all remaining ones would close a cycle.
 
-    What is merged stays acyclic with all other groups and with the fixed ones. Where the groups came from `largest`, no edge
-    can be contracted afterwards either: each that is left goes around another device, and no bond takes that away.
+    The result stays acyclic with all other groups and the fixed ones. After `largest` no edge
+    becomes contractible either: each remaining one has a path around it through another device, which no bond removes.
     O((nodes + edges) log nodes), and for each bond the cheaper end of a search inside the window of ranks."""
     contracted = contract_fixed(preds, [*fixed, *groups])
     owner = contracted.owner

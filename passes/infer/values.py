@@ -1,4 +1,4 @@
-"""The elements of small integer vectors that hold sizes, from the elements of what an op reads."""
+"""Elements of small integer vectors that hold sizes, computed from the elements of an op's inputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from partita.passes.infer.reading import Context
 
 LONGEST = 64
-"""Vectors of more elements hold no sizes."""
+"""Maximum elements of a vector of sizes."""
 
 Elements = np.ndarray[Any, Any]
-"""An object array of sizes; None for an unknown one."""
+"""An object array of sizes, with None for unknown ones."""
 
 Rule = Callable[["Context", Sizes], Sequence[Elements]]
-"""The elements of an op's results, given the sizes of the first; nothing if they are unknown."""
+"""The elements of an op's results, given the shape of the first; empty if they are unknown."""
 
 _INTEGERS = frozenset(("int64", "int32", "INT64", "INT32", 7, 6))
 
@@ -34,7 +34,7 @@ def objects(items: Sequence[Any], shape: Sequence[AnySize]) -> Elements:
 
 
 def _count(shape: Sizes) -> int:
-    """The number of elements; -1 where it is unknown, or more than vectors of sizes have."""
+    """The number of elements; -1 if it is unknown, or too large for a vector of sizes."""
     if not all(isinstance(size, int) for size in shape):
         return -1
     count = math.prod(size for size in shape if isinstance(size, int))
@@ -46,7 +46,7 @@ def _small(shape: Sizes) -> bool:
 
 
 def _moved(move: Callable[..., Any]) -> Rule:
-    """The rule of an op that moves elements, as numpy moves those of an object array."""
+    """The rule of an op that moves elements, by numpy on an object array."""
 
     def values(c: Context, shape: Sizes) -> Sequence[Elements]:
         given = [c.elements(slot) for slot in range(len(c.node.inputs))]
@@ -92,7 +92,7 @@ def _slice(c: Context, shape: Sizes, data: Elements, *_: Any) -> Any:
         if not (isinstance(axis, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int) and step):
             return None
         count = data.shape[axis]
-        # ONNX clamps as Python does, save that a range that runs backwards begins at the first element at the least.
+        # ONNX clamps as Python does, except that a range with a negative step never starts before the first element.
         first = max(start, -count) if step < 0 else start
         last = None if step < 0 and end < -count else end
         data = data[(slice(None),) * (axis % data.ndim) + (slice(first, last, step),)]
@@ -137,7 +137,7 @@ def _range(c: Context, shape: Sizes) -> Sequence[Elements]:
 
 
 def _divided(a: Any, b: Any) -> Any:
-    """ONNX rounds towards 0."""
+    """Division that rounds towards 0, as in ONNX."""
     if is_at_least(b, 1):
         return quotient(a, b) if is_at_least(a, 0) else -quotient(-a, b) if is_at_least(0, a) else None
     return quotient(a, b) if is_at_least(a, 0) and is_at_least(b, 0) and isinstance(b, Size) else None
@@ -187,4 +187,4 @@ VALUES: dict[str, Rule] = {
     "And": _each(lambda a, b: a and b),
     "Or": _each(lambda a, b: a or b),
 }
-"""The rules by op. Each is asked about integers only: a vector of floats has no elements here."""
+"""The rules by op. They only handle integers: a vector of floats has no elements here."""

@@ -1,4 +1,4 @@
-"""From AttributeProtos to Python values, held against the op's schema."""
+"""Converts AttributeProtos to Python values, checked against the op's schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_attributes(
     params: Mapping[str, Any] | None,
     read_body: Callable[[Any, str], Any],
 ) -> dict[str, Any]:
-    """The node's attributes by name. `params` are the attributes of the function that the node stands in, if it does."""
+    """The node's attributes by name. `params` are the attributes of the enclosing function, if any."""
     attributes: dict[str, Any] = {}
     for given in node.attribute:
         name = utf8(given.name, reading.title)
@@ -55,7 +55,7 @@ def read_attributes(
 
 
 def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any] | None) -> Any:
-    """The value of a function's attribute to which this attribute refers; None if the call does not give it."""
+    """The value of the function's attribute that this attribute refers to; None if the call does not pass it."""
     reference = proto.ref_attr_name
     if not reference:
         return proto
@@ -68,7 +68,7 @@ def _resolved(reading: Reading, node: Any, proto: Any, params: Mapping[str, Any]
 
 
 def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The attributes of an op without a schema, of numbers alone, whose kinds these are; others are left out."""
+    """The numeric attributes with these kinds of an op without a schema; others are skipped."""
     attributes = {}
     for proto in node.attribute:
         if proto.name in kinds:
@@ -81,11 +81,11 @@ def plain_attributes(reading: Reading, node: Any, kinds: Mapping[str, str]) -> d
 
 
 def kind_of(reading: Reading, node: Any, name: str, proto: Any) -> str:
-    """The kind that the attribute says it is, and is."""
+    """The attribute's declared kind, checked against its value."""
     kind = KINDS.get(proto.type)
     used = [field.name for field, _ in proto.ListFields() if field.name in _VALUE_FIELDS]
     if kind is None and not proto.type and len(used) == 1:
-        return _BY_FIELD[used[0]]  # files of the first IR version do not say it
+        return _BY_FIELD[used[0]]  # files of the first IR version lack the type
     if kind is None or (used and used != [_FIELDS[kind]]):
         raise ReadError(
             f"the attribute {name!r} is to be {kind or f'of type {proto.type}'} and holds {' and '.join(used) or 'nothing'}",

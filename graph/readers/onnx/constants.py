@@ -1,4 +1,4 @@
-"""The value of a Constant node, which can stand in one of several attributes."""
+"""The value of a Constant node, which may be in one of several attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPARSE_TENSOR = 11
 def constant_value(
     reading: Reading, node: Any, spec: OpSpec | None, params: Mapping[str, Any] | None, no_body: Callable[[Any, str], Any]
 ) -> np.ndarray[Any, Any]:
-    """The array of a Constant node; a sparse one as a dense array."""
+    """The array of a Constant node; a sparse one becomes dense."""
     where = reading.where(node)
     for attribute in node.attribute:
         if attribute.name in ("sparse_value", "value") and attribute.type == _SPARSE_TENSOR:

@@ -1,4 +1,4 @@
-"""Nodes that read values before these are made: sorted, or else an error for a value that nothing makes and for a cycle."""
+"""Unsorted nodes: sorted, or an error for a value without a producer or for a cycle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unsorted(ReadError):
 
 
 def sorted_nodes(protos: Any) -> Sequence[Any]:
-    """The NodeProtos, each after those that it reads from, the first in the file first; cycles come last. O(n log n)."""
+    """The NodeProtos in topological order, in file order as far as possible; cycles come last. O(n log n)."""
     makers: dict[str, int] = {}
     for i, proto in enumerate(protos):
         for name in proto.output:
@@ -38,7 +38,7 @@ def sorted_nodes(protos: Any) -> Sequence[Any]:
 
 
 def undefined_value(level: Level, node: Any, name: str) -> ReadError:
-    """The error for a node that reads a value before any node has made it: unknown, unsorted, or a cycle."""
+    """The error for a node that reads a value before it is computed: unknown, unsorted, or a cycle."""
     where = level.reading.where(node)
     if name in level.arrays:
         return ReadError(f"the node reads {name!r}, which belongs to the bodies of calls", where=where)
@@ -55,13 +55,13 @@ def undefined_value(level: Level, node: Any, name: str) -> ReadError:
 
 
 def _read_by(proto: Any) -> Iterator[str]:
-    """The names that the node and its bodies read."""
+    """The names of the values that the node and its bodies read."""
     yield from proto.input
     yield from free_of_node(proto)
 
 
 def _around(level: Level) -> Iterator[Any]:
-    """The nodes of the level and of those around it."""
+    """The nodes of the level and of all enclosing levels."""
     here: Level | None = level
     while here is not None:
         yield here.protos
@@ -69,7 +69,7 @@ def _around(level: Level) -> Iterator[Any]:
 
 
 def _way_back(level: Level, node: Any, name: str) -> list[str]:
-    """The values from one that the node makes to `name`, which it reads, if there is such a way."""
+    """The values on a path from an output of the node to `name`, which it reads; empty if there is none."""
     edges = [
         (source, output)
         for maker in level.protos

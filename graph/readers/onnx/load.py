@@ -23,7 +23,7 @@ from partita.graph.readers.onnx.source import Source, open_source, read_opsets, 
 from partita.graph.types import Dim, Type
 
 PRODUCER = "partita"
-"""The producer that Partita writes into files."""
+"""The producer in files that Partita writes."""
 
 MODEL_FIELDS = {
     "onnx.producer_name": "producer_name",
@@ -31,7 +31,7 @@ MODEL_FIELDS = {
     "onnx.model_domain": "domain",
     "onnx.model_doc": "doc_string",
 }
-"""Where the graph's metadata keep the model's own fields."""
+"""Metadata keys of the graph for the model's own fields."""
 
 
 def load_onnx(
@@ -44,10 +44,10 @@ def load_onnx(
 ) -> Graph:
     """The graph of an ONNX model: a path, an open file, its bytes, or a ModelProto.
 
-    `shapes` gives inputs other shapes than the file's; sizes that the file states cannot be changed. Model-local functions
-    stay calls unless `inline`. `base_dir` is where files of external data lie (by default
-    the folder of the path), or a dictionary of their bytes. What is not as ONNX requires and can be understood (nodes out
-    of order, ...) is noted in the graph's attribute "notes"; with `strict` it is an error.
+    `shapes` overrides shapes of inputs; static sizes in the file cannot be changed. Model-local functions
+    remain calls unless `inline`. `base_dir` is the folder of external data (by default
+    the folder of the path), or a dictionary of its files' bytes. Recoverable deviations from ONNX (nodes out
+    of order, ...) are listed in the graph's attribute "notes"; with `strict` they are errors.
     Functions that nothing calls, training information, quantization annotations and device configurations are not read."""
     path = os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
     before = None if path is None or shapes or inline or base_dir is not None else file_state(path)
@@ -67,7 +67,7 @@ def load_onnx(
 
 
 def _read_in_order(source: Source, shapes: Mapping[str, Sequence[Dim]], strict: bool) -> Graph:
-    """The graph; a file whose nodes are unsorted is read a second time, sorted."""
+    """The graph; a file with unsorted nodes is read again, sorted."""
     reading = _reading(source, strict)
     try:
         graph = _read(source, reading, shapes)
@@ -115,7 +115,7 @@ def _read(source: Source, reading: Reading, shapes: Mapping[str, Sequence[Dim]])
 def _read_inputs(
     level: Level, proto: Any, constants: set[str], overrides: Mapping[str, Type], where: str
 ) -> list[Any]:
-    """The variables. An input that is an initializer too is a constant, and its metadata keep its position."""
+    """The variables. An input that is also an initializer becomes a constant, and its metadata keep its position."""
     inputs = []
     for position, item in enumerate(proto.input):
         if item.name in constants:

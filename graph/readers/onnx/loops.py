@@ -1,4 +1,4 @@
-"""Bodies of a Loop that declare the number of the turn as a vector of one element, as onnxruntime takes them."""
+"""Loop bodies that declare the iteration number as a vector of one element, which onnxruntime accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_scalar(level: Level, node: Any, body: Any) -> Any:
-    """The GraphProto with a scalar in the place of such a vector, which it makes of the scalar."""
+    """The GraphProto with a scalar iteration number, which is reshaped to the declared vector."""
     if not body.input or len(body.input[0].type.tensor_type.shape.dim) != 1:
         return body
     from onnx.helper import make_node

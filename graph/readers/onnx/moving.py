@@ -1,4 +1,4 @@
-"""Putting the nodes that were just read into the order that they had when the file was written."""
+"""Restores the order that nodes had when the file was written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from partita.graph.node import Node
 
 
 def move(nodes: Sequence[Node], order: Sequence[int]) -> None:
-    """The first nodes take the positions of `order`, all others the positions left, one after the other.
+    """Moves the first nodes to the positions `order`; the others fill the remaining positions in order.
 
-    Nodes that nobody has seen yet may still change their places. An order that does not fit is left alone: another program
+    Places may be changed since the nodes are not shared yet. An order that does not fit is ignored: another program
     changed the file, and nothing depends on it."""
     positions = set(order)
     if len(positions) < len(order) or len(order) > len(nodes) or not all(0 <= p < len(nodes) for p in order):

@@ -1,4 +1,4 @@
-"""Shapes that the caller gives for inputs."""
+"""Shapes of inputs given by the caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.graph.types import Dim, TensorType, Type
 def given_types(
     reading: Reading, proto: Any, constants: set[str], shapes: Mapping[str, Sequence[Dim]]
 ) -> dict[str, Type]:
-    """The types of the inputs that have shapes given, held against the file's; symbols that get a size have it everywhere."""
+    """The types of inputs with given shapes, checked against the file's; symbols that get a size are replaced everywhere."""
     if not shapes:
         return {}
     declared = {item.name: reading.types.read(item.type, f"{reading.title}, input {item.name!r}") for item in proto.input}

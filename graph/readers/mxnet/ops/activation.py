@@ -34,13 +34,13 @@ def leaky_relu(c: Conversion) -> NodeEntry:
         return c.result("Elu", data, alpha=slope)
     if kind in ("selu", "gelu"):
         return c.result(kind.capitalize(), data)
-    if kind == "rrelu":  # in use the mean of the slopes that training draws
+    if kind == "rrelu":  # in inference the mean of the slopes that training draws
         slope = (params.number("lower_bound", 0.125) + params.number("upper_bound", 0.334)) / 2
     return c.result("LeakyRelu", data, alpha=slope)
 
 
 def _slopes(c: Conversion) -> NodeEntry:
-    """The slopes, one for each channel, so shaped that they meet axis 1."""
+    """The slopes, one per channel, reshaped to broadcast along axis 1."""
     data, gamma = c.inputs
     if c.volume(gamma) == 1 or c.rank(gamma) != 1 or c.rank(data) <= 2:
         return gamma
@@ -81,7 +81,7 @@ def softmax(c: Conversion) -> NodeEntry:
 
 
 def _within_length(c: Conversion, data: NodeEntry, length: NodeEntry, axis: int) -> NodeEntry:
-    """Which positions along the axis lie before the length."""
+    """Mask of the positions along the axis that are below the length."""
     (size,) = c.sizes(data, (axis,))
     count = c.constant("size", size, "int64")
     steps = c.helper("steps", "Range", c.constant("start", 0, "int64"), count, c.constant("step", 1, "int64"))
@@ -98,7 +98,7 @@ def softmax_activation(c: Conversion) -> NodeEntry:
 
 
 def over_all_but_first(c: Conversion, data: NodeEntry) -> NodeEntry:
-    """The softmax over everything that belongs to one element of the batch."""
+    """The softmax over all axes but the first."""
     if c.rank(data) <= 2:
         return c.result("Softmax", data, axis=-1)
     flat = c.helper("softmax", "Softmax", c.helper("flat", "Flatten", data), axis=-1)

@@ -1,6 +1,6 @@
 """Element-wise ops of two inputs, with and without broadcasting.
 
-MXNet's comparisons and logical ops give ones and zeros in the dtype of their inputs, not truth values."""
+MXNet's comparisons and logical ops return ones and zeros in the dtype of their inputs instead of booleans."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ COMPARISONS = {
     "equal": ("Equal", False), "not_equal": ("Equal", True), "greater": ("Greater", False), "lesser": ("Less", False),
     "greater_equal": ("GreaterOrEqual", False), "lesser_equal": ("LessOrEqual", False),
 }
-"""ONNX's comparison, and whether its answer is turned round."""
+"""ONNX's comparison, and whether its result is negated."""
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 EXTREMES = {"maximum": "Max", "minimum": "Min"}
 ONNX = {
     **ARITHMETIC, **LOGICAL, **EXTREMES, "power": "Pow", **{what: op for what, (op, turned) in COMPARISONS.items() if not turned},
 }
-"""ONNX's op, by the name that all spellings of MXNet's op share."""
+"""ONNX's op by the common name of all spellings of MXNet's op."""
 
 
 def onnx_of(shared: Mapping[str, str]) -> dict[str, str]:
-    """ONNX's op for each spelling, where one op does what MXNet's does; `shared` is the name that all spellings have
-    in common.
-    """
+    """ONNX's op for each spelling, if a single op is equivalent; `shared` maps spellings to the common name."""
     return {spelling: ONNX[what] for spelling, what in shared.items() if what in ONNX}
 
 
 def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
-    """One of MXNet's binary ops by the name that all its spellings share."""
+    """Converts one of MXNet's binary ops, given by the common name of its spellings."""
     if what in ARITHMETIC:
         return c.result(ARITHMETIC[what], a, b)
     if what in EXTREMES:

@@ -1,4 +1,4 @@
-"""Values made from nothing, or from a shape alone."""
+"""Values made without inputs, or from a shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partita.graph.types import numpy_dtype
 
 
 def filled(c: Conversion, shape: NodeEntry, value: float, dtype: str) -> NodeEntry:
-    """The MXNet node's value: this number everywhere. It is made when the network runs: a shape in a file may be huge."""
+    """The MXNet node's value: filled with this number. It is computed at run time: a shape in a file may be huge."""
     return c.result("ConstantOfShape", shape, value=np.asarray([value], numpy_dtype(dtype)))
 
 
@@ -52,7 +52,7 @@ def arange(c: Conversion) -> NodeEntry:
 def _steps(c: Conversion, start: float, step: float, count: NodeEntry, dtype: str) -> NodeEntry:
     """start, start + step, ...: `count` numbers, each `repeat` times.
 
-    The number of steps is counted before, so that rounding cannot add one.
+    The number of steps is computed first, so that rounding cannot add one.
     """
     repeat = c.params.integer("repeat", 1, least=1)
     if repeat > 1:

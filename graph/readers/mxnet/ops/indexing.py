@@ -1,7 +1,7 @@
-"""Looking up by index.
+"""Look-ups by index.
 
-MXNet brings an index that lies outside to the border ("clip") or counts it around ("wrap"); ONNX counts negative ones from
-the end and leaves others undefined."""
+MXNet clips an index out of range ("clip") or takes it modulo the size ("wrap"); in ONNX negative ones count from
+the end and others are undefined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.readers.mxnet.ops.registry import converter
 
 
 def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: str) -> NodeEntry:
-    """The index as whole numbers within the data's axis."""
+    """The index as integers within the data's axis."""
     index = c.cast("index", index, "int64")
     if mode == "raise":
         return index
@@ -47,7 +47,7 @@ def take(c: Conversion) -> NodeEntry:
 
 @converter("pick choose_element_0index", "axis keepdims mode", inputs=2, onnx="GatherElements")
 def pick(c: Conversion) -> NodeEntry:
-    """One element along an axis, for each position of the others."""
+    """One element along an axis per position of the others."""
     data, index = c.inputs
     rank = c.rank(data)
     axis = c.axis(c.params.integer("axis", -1), rank)
@@ -63,7 +63,7 @@ def pick(c: Conversion) -> NodeEntry:
 
 @converter("gather_nd", inputs=2, onnx="GatherND")
 def gather_nd(c: Conversion) -> NodeEntry:
-    """MXNet has the coordinates along the first axis of the index, ONNX along the last."""
+    """MXNet's coordinates are along the first axis of the index, ONNX's along the last."""
     data, index = c.inputs
     rank = c.rank(index)
     last = c.permuted("coordinates_last", c.cast("index", index, "int64"), [*range(1, rank), 0])
@@ -72,7 +72,7 @@ def gather_nd(c: Conversion) -> NodeEntry:
 
 @converter("one_hot", "depth on_value off_value dtype", onnx="OneHot")
 def one_hot(c: Conversion) -> NodeEntry:
-    """An index that lies outside gives a row without a one, as with ONNX only those beyond the end do."""
+    """An index out of range gives a row of zeros; in ONNX negative ones count from the end."""
     depth = c.constant("depth", c.params.integer("depth", least=1), "int64")
     index = c.cast("index", c.inputs[0], "int64")
     negative = c.helper("negative", "Less", index, c.constant("first", 0, "int64"))
@@ -81,7 +81,7 @@ def one_hot(c: Conversion) -> NodeEntry:
     dtype = c.params.dtype("dtype", "float32")
     if dtype == "float32":
         return c.result("OneHot", index, depth, c.constant("values", values, dtype), axis=-1)
-    # Engines know OneHot for few dtypes.
+    # Engines implement OneHot for few dtypes.
     hot = c.helper("hot", "OneHot", index, depth, c.constant("values", values, "float32"), axis=-1)
     return c.result("Cast", hot, to=dtype)
 

@@ -1,4 +1,4 @@
-"""Putting values together, and repeating them."""
+"""Concatenation and repetition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def where(c: Conversion) -> NodeEntry:
 
 @converter("amp_multicast", "num_outputs cast_narrow", inputs=(1, None), onnx="Cast")
 def amp_multicast(c: Conversion) -> tuple[NodeEntry, ...]:
-    """All inputs in the widest of their dtypes, or the narrowest."""
+    """All inputs cast to the widest of their dtypes, or the narrowest."""
     order = ["float16", "float32", "float64"]
     dtypes = [c.dtype(entry) for entry in c.inputs]
     if not set(dtypes) <= set(order) or c.params.integer("num_outputs") != len(dtypes):
@@ -64,7 +64,7 @@ def tile(c: Conversion) -> NodeEntry:
 
 @converter("repeat", "repeats axis")
 def repeat(c: Conversion) -> NodeEntry:
-    """Each element, or each slice along an axis, so many times in a row."""
+    """Repeats each element, or each slice along an axis."""
     data, count = c.inputs[0], c.params.integer("repeats", least=1)
     axis = c.params.optional_integer("axis")
     if axis is None:
@@ -114,5 +114,5 @@ def broadcast_like(c: Conversion) -> NodeEntry:
 
 
 def _expanded(c: Conversion, parts: Sequence[Part]) -> NodeEntry:
-    """Expand takes 1 for a dimension that stays."""
+    """Expand with 1 for a dimension that stays."""
     return c.result("Expand", c.inputs[0], shape_value(c, "shape", parts))

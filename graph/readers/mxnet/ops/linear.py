@@ -25,7 +25,7 @@ def fully_connected(c: Conversion) -> NodeEntry:
 
 @converter("dot", "transpose_a transpose_b", inputs=2, onnx="MatMul")
 def dot(c: Conversion) -> NodeEntry:
-    """The last axis of the left side with the first one of the right side; vectors and matrices."""
+    """Contracts the last axis of the left operand with the first of the right one; vectors and matrices."""
     left, right = c.inputs
     ranks = c.rank(left), c.rank(right)
     if c.params.boolean("transpose_a") and ranks[0] > 1:
@@ -47,7 +47,7 @@ def batch_dot(c: Conversion) -> NodeEntry:
 
 
 def _sides(c: Conversion) -> list[NodeEntry]:
-    """Both sides with their last two axes swapped where that is asked for."""
+    """Both operands, with their last two axes swapped if requested."""
     sides = list(c.inputs[:2])
     for i, (name, what) in enumerate((("transpose_a", "left"), ("transpose_b", "right"))):
         if c.params.boolean(name):

@@ -1,4 +1,4 @@
-"""Normalizations, with the statistics that a network in use has."""
+"""Normalizations in inference mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.readers.mxnet.ops.registry import converter
 from partita.graph.readers.mxnet.ops.sizes import shape_of
 
 MOST_GROUPS = 65_536
-"""More groups than this GroupNorm cannot mean."""
+"""Maximum plausible number of groups of a GroupNorm."""
 
 BATCH_NORM = "eps fix_gamma use_global_stats output_mean_var axis"
 
@@ -42,10 +42,10 @@ def batch_norm(c: Conversion) -> tuple[NodeEntry, ...]:
 
 
 def _ones(c: Conversion, gamma: NodeEntry, mean: NodeEntry) -> NodeEntry:
-    """fix_gamma: a scale of one whatever the file holds."""
+    """A scale of one, for fix_gamma."""
     for entry in (gamma, mean):
         size = c.volume(entry)
-        # The size of an array that is there; a size that is merely declared allocates nothing.
+        # Only the size of an existing array: a merely declared size must not cause an allocation.
         if size is not None and entry.node.is_constant:
             return c.like("ones", [1.0] * size, gamma)
     one = c.like("one", 1.0, gamma)
@@ -71,7 +71,7 @@ def layer_norm(c: Conversion) -> tuple[NodeEntry, ...]:
 
 
 def _statistics(c: Conversion, data: NodeEntry, axes: NodeEntry, eps: float) -> tuple[NodeEntry, NodeEntry]:
-    """Mean, and the deviation with eps inside the root, as MXNet returns them."""
+    """Mean and standard deviation, with eps inside the root, as MXNet returns them."""
     mean = c.extra(1, "ReduceMean", data, axes)
     centred = c.helper("centred", "Sub", data, mean)
     variance = c.helper("variance", "ReduceMean", c.helper("squares", "Mul", centred, centred), axes)
@@ -85,7 +85,7 @@ def instance_norm(c: Conversion) -> NodeEntry:
 
 @converter("GroupNorm", "num_groups eps output_mean_var", inputs=3, onnx="InstanceNormalization")
 def group_norm(c: Conversion) -> NodeEntry:
-    """Said by InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
+    """Converted to InstanceNormalization: the scale of ONNX's GroupNormalization changed, and engines differ."""
     if c.params.boolean("output_mean_var"):
         c.params.fail("output_mean_var", "False")
     data, gamma, beta = c.inputs
@@ -95,7 +95,7 @@ def group_norm(c: Conversion) -> NodeEntry:
     (scales,) = c.sizes(gamma, (0,))
     grouped = c.helper("grouped", "Reshape", data, c.integers("groups", [0, groups, -1]))
     whole = shape_of(c, "shape", data)
-    if scales == groups:  # a scale for each group, as in MXNet 1
+    if scales == groups:  # a scale per group, as in MXNet 1
         return c.result(
             "Reshape", c.helper("norm", "InstanceNormalization", grouped, gamma, beta, epsilon=eps), whole
         )

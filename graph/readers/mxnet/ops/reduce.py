@@ -1,6 +1,6 @@
-"""Sums, means, extremes, norms, and where the extremes are.
+"""Sums, means, extremes, norms, and positions of extremes.
 
-MXNet has no scalars: what is reduced over all axes keeps one dimension of size 1."""
+MXNet has no scalars: a reduction over all axes keeps one dimension of size 1."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _ARG = {"argmax": "ArgMax", "argmin": "ArgMin", "argmax_channel": "ArgMax"}
 
 @converter(" ".join(_ARG), "axis keepdims", onnx=_ARG)
 def arg_extreme(c: Conversion) -> NodeEntry:
-    """The position of the extreme, in the dtype of the data."""
+    """The index of the extreme element, in the dtype of the data."""
     data = c.inputs[0]
     keep = c.params.boolean("keepdims")
     axis = 1 if c.kind == "argmax_channel" else c.params.optional_integer("axis")

@@ -9,7 +9,7 @@ from partita.graph.readers.mxnet.ops.sizes import shape_of, shape_value, size_at
 
 
 def _ranked(c: Conversion, count: int, ascending: bool) -> tuple[NodeEntry, NodeEntry, NodeEntry, int]:
-    """Data, values and positions in order along the axis (count 0: all of them), and the axis."""
+    """Data, sorted values and positions along the axis (all of them for count 0), and the axis."""
     data = c.inputs[0]
     axis = c.params.optional_integer("axis")
     if "axis" not in c.params.names:

@@ -14,7 +14,7 @@ SAME_MEANING = {
     "log": "Log", "negative": "Neg", "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign",
     "sin": "Sin", "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
 }
-"""MXNet's ops that ONNX has under another name."""
+"""MXNet's ops that have an equivalent in ONNX."""
 
 
 def _same(c: Conversion) -> NodeEntry:
@@ -61,14 +61,14 @@ def expm1(c: Conversion) -> NodeEntry:
 
 @converter("rint")
 def rint(c: Conversion) -> NodeEntry:
-    """The nearest whole number; of two as near, the lower one."""
+    """The nearest integer; ties are rounded down."""
     lower = c.helper("lower", "Sub", c.inputs[0], c.like("half", 0.5, c.inputs[0]))
     return c.result("Ceil", lower)
 
 
 @converter("round")
 def round_away(c: Conversion) -> NodeEntry:
-    """The nearest whole number; of two as near, the one further from zero."""
+    """The nearest integer; ties are rounded away from zero."""
     size = c.helper("size", "Abs", c.inputs[0])
     whole = c.helper("whole", "Floor", c.helper("raised", "Add", size, c.like("half", 0.5, size)))
     return c.result("Mul", c.helper("sign", "Sign", c.inputs[0]), whole)
@@ -90,7 +90,7 @@ def cube_root(c: Conversion) -> NodeEntry:
 
 @converter("logical_not")
 def logical_not(c: Conversion) -> NodeEntry:
-    """One where the input is zero, in the input's dtype."""
+    """1 where the input is zero, else 0, in the input's dtype."""
     data = c.inputs[0]
     return c.result("Cast", c.helper("is_zero", "Equal", data, c.like("zero", 0, data)), to=c.dtype(data))
 
