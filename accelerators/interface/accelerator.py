@@ -339,8 +339,8 @@ class Accelerator:
         raise NotSupported(f"{type(self).__name__} does not define compile", remedy="Define compile(graph, config)")
 
     def why_not_here(self, config: Mapping[str, Any]) -> str | None:
-        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Such a device is skipped
-        if there are others."""
+        """The reason why code compiled with this configuration cannot run on this machine; None if it can. Among several devices
+        such a one is skipped."""
         return None
 
     def why_no_export(self) -> str | None:
