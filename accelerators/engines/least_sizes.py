@@ -1,6 +1,6 @@
-"""The least sizes that the values of a graph may have while every input of the graph has elements.
+"""Lower bounds of the sizes of a graph's values if no input of the graph is empty.
 
-Sizes that are symbols are not believed, since a file may claim them: what an op makes follows from what it reads."""
+Symbolic sizes are not trusted, since a file may declare any: the sizes of outputs are derived from those of inputs."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from partita.passes.deciding import COUNTING, deciding, follows_from_sizes
 from partita.passes.infer import without_declared
 
 Sizes = tuple[int, ...]
-"""The least size in each dimension; 0 where nothing is known of one."""
+"""The lower bound of each dimension; 0 if unknown."""
 
 _LARGE = 1 << 31
 
 _BROADCAST = ops("unary", "broadcast", "softmax") | {"CumSum", "Dropout", "Identity"}
-"""Ops whose first output has the sizes of all that they read, broadcast."""
+"""Ops whose first output has the broadcast shape of all inputs."""
 
 _LIKE_THE_FIRST = ops("norm", "quantizing") | frozenset(
     "CastLike ReverseSequence Scatter ScatterElements ScatterND Trilu".split()
 )
-"""Ops whose first output has the sizes of the first value that they read."""
+"""Ops whose first output has the shape of the first input."""
 
 _KEEPING = frozenset(
     "Concat DepthToSpace Einsum Gather GatherElements GatherND MatMulInteger QLinearMatMul SpaceToDepth Transpose".split()
 ) | ops("reduction", "arg_reduction", "global_pool", "recurrent", "matmul", "reshape")
-"""Further ops that make something with elements of things that have elements."""
+"""Further ops with non-empty outputs for non-empty inputs."""
 
 _WINDOWED = frozenset("AveragePool Conv ConvInteger LpPool MaxPool QLinearConv".split())
 
 _WEIGHTS: Mapping[str, int] = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""The number of the input that holds a convolution's weights."""
+"""The index of the input with a convolution's weights."""
 
 
 def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes]:
-    """The least sizes of each tensor whose rank is known. Linear. `resized`: the engine raises an error where a Resize is given a
-    size of zero."""
+    """The lower bounds of each tensor of known rank. Linear. `resized`: the engine raises an error if a size of a Resize is
+    zero."""
     least: dict[NodeEntry, Sizes] = {}
     inferred = _inferred_types(graph)
     for node in graph.nodes:
@@ -58,26 +58,26 @@ def least_sizes(graph: Graph, resized: bool = False) -> Mapping[NodeEntry, Sizes
 
 
 def _at_least(sizes: Sizes, inferred: object) -> Sizes:
-    """Sizes of a type that was inferred are what they are."""
+    """Replaces lower bounds by the static sizes of an inferred type."""
     if not isinstance(inferred, TensorType) or inferred.shape is None or len(inferred.shape) != len(sizes):
         return sizes
     return tuple([size if isinstance(size, int) else low for size, low in zip(inferred.shape, sizes)])
 
 
 def _inferred_types(graph: Graph) -> Mapping[NodeEntry, object]:
-    """The types that follow from those of the inputs; others, which a file may state, are not believed."""
+    """The types inferred from those of the inputs; declared ones are not trusted."""
     if all(map(_follows, graph.nodes)):
         return {entry: entry.type for node in graph.nodes for entry in node.outputs}
     try:
         inferred = apply_pass(without_declared(graph, frozenset()), "InferShape", verify=False, strict=False)
-    except PartitaError:  # what is stated hid an error, which running the model tells
+    except PartitaError:  # a declared type hid an error, which running the model reports
         return {node[0]: node[0].type for node in graph.inputs}
     pairs = zip(graph.nodes, inferred.nodes, strict=True)
     return {entry: typed.type for node, other in pairs for entry, typed in zip(node.outputs, other.outputs, strict=True)}
 
 
 def _follows(node: Node) -> bool:
-    """Do the sizes of the results surely follow from sizes that are fixed?"""
+    """True if the sizes of the results certainly follow from static sizes."""
     if node.is_variable:
         return isinstance(node[0].type, TensorType) and node[0].type.is_static
     if node.domain or node.bodies or node.is_call or node.op in COUNTING:
@@ -86,12 +86,12 @@ def _follows(node: Node) -> bool:
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
-    """Does the value have elements whenever the graph's inputs have?"""
+    """True if the value has elements whenever the graph's inputs have."""
     return entry in least and 0 not in least[entry]
 
 
 def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
-    """By how much the padding of each dimension of an image is smaller than the window; None where it is automatic."""
+    """For each dimension of an image, the size of the window minus the padding; None if the padding is automatic."""
     if node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
         return None
     rank = len(kernel)
@@ -101,7 +101,7 @@ def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
 
 
 def kernel_of(node: Node) -> Sequence[int] | None:
-    """The sizes of a pool's or a convolution's window; None where they are not known."""
+    """The sizes of a pool's or a convolution's window; None if unknown."""
     stated = node.attrs.get("kernel_shape")
     slot = _WEIGHTS.get(str(node.op), 1)
     if stated or len(node.inputs) <= slot or node.inputs[slot] is None:
@@ -112,7 +112,7 @@ def kernel_of(node: Node) -> Sequence[int] | None:
 
 
 def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], resized: bool) -> Sizes | None:
-    """The least sizes of an output; None where nothing is known of it."""
+    """The lower bounds of an output's sizes; None if nothing is known."""
     if node.domain or node.bodies or node.is_call or any(entry not in least for entry in node.reads) or not node.reads:
         return None
     read, op = [least[entry] for entry in node.reads], str(node.op)
@@ -121,7 +121,7 @@ def _made(node: Node, index: int, least: Mapping[NodeEntry, Sizes], resized: boo
         return (1,) * len(read[0])
     if rule is not None:
         return rule(node, read)
-    if index == 0 and (op in _LIKE_THE_FIRST or "broadcast" in node.attrs):  # So ops broadcast below opset 7, to the first.
+    if index == 0 and (op in _LIKE_THE_FIRST or "broadcast" in node.attrs):  # below opset 7 ops broadcast to the first
         return read[0]
     if index == 0 and op in _BROADCAST:
         return _together(read)
@@ -152,7 +152,7 @@ def _slid(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _transposed(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """A transposed convolution: a window for each element, less the padding."""
+    """A transposed convolution: a window for each element, minus the padding."""
     kernel, attrs = kernel_of(node), node.attrs
     short = None if kernel is None else shortfalls(node, kernel)
     if kernel is None or short is None or "output_shape" in attrs or len(read[0]) != len(kernel) + 2:
@@ -164,13 +164,13 @@ def _transposed(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _along_an_axis(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """As many as before in all dimensions but one."""
+    """The input's sizes, except along one axis."""
     axis = int(node.attrs.get("axis", -1 if node.op == "TopK" else 0))
     return _with(read[0], {axis: 0})
 
 
 def _sliced(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """As many as before in the dimensions that are not named, and in the others what constants leave of them."""
+    """The input's sizes, except along the sliced axes, where they follow from constant bounds."""
     starts, ends, axes, steps = [_numbers(node, i, name) for i, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
     if axes is None and starts is not None and not _is_computed(node, 3):
         axes = tuple(range(len(starts)))
@@ -184,7 +184,8 @@ def _sliced(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _left(size: int, bound: Sequence[int]) -> int:
-    """How many of at least so many are left. Where a start counts from the end and an end does not, more may leave fewer."""
+    """Lower bound of the sliced size for one of the input; 0 if only the start counts from the end: then larger may leave
+    less."""
     start, end, step = bound
     if step <= 0 or (start < 0 <= end < _LARGE - 1):
         return 0
@@ -202,7 +203,7 @@ def _repeated(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _with(sizes: Sizes, other: Mapping[int, int]) -> Sizes | None:
-    """The sizes with others at these dimensions."""
+    """The sizes with some dimensions replaced."""
     rank = len(sizes)
     if not all(-rank <= dim < rank for dim in other):
         return None
@@ -223,7 +224,7 @@ def _numbers(node: Node, slot: int, name: str) -> Sizes | None:
 
 
 def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """Each dimension with what a constant, or an attribute, adds to it. Padding of chosen axes is not looked at."""
+    """Each dimension plus its padding, from a constant or an attribute. Padding of selected axes is not handled."""
     given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("pads")
     sizes, axes = read[0], node.inputs[3] if len(node.inputs) > 3 else None
     if given is None or axes is not None or len(given) != 2 * len(sizes):
@@ -233,7 +234,7 @@ def _padded(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _scaled(node: Node, read: Sequence[Sizes]) -> Sizes | None:
-    """By scales that are constant; the new sizes of other resizes decide themselves."""
+    """The sizes multiplied by constant scales; None for resizes by other means."""
     scales = node.inputs[-1]
     if "axes" in node.attrs or (node.op == "Resize" and len(node.inputs) != 3):
         return None
