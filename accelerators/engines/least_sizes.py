@@ -184,8 +184,7 @@ def _sliced(node: Node, read: Sequence[Sizes]) -> Sizes | None:
 
 
 def _left(size: int, bound: Sequence[int]) -> int:
-    """Lower bound of the sliced size for one of the input; 0 if only the start counts from the end: then larger may leave
-    less."""
+    """Lower bound of the sliced size. 0 if only the start counts from the end: a larger input may then leave fewer elements."""
     start, end, step = bound
     if step <= 0 or (start < 0 <= end < _LARGE - 1):
         return 0
