@@ -14,7 +14,7 @@ MASK = 1000.0
 
 
 def distance(answer: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest error of any output: |a - b| over the largest |b|, masks aside; infinite if only one element is a mask's."""
+    """The largest error of any output: |a - b| over the largest |b|, masks aside; infinite if an element is NaN in only one."""
     return max((array_distance(np.asarray(a), np.asarray(b)) for a, b in zip(answer, wanted, strict=True)), default=0.0)
 
 

@@ -180,14 +180,14 @@ def _make(reference: weakref.ref[FileModel], making: Making, may_begin: threadin
         try:
             with making.open():
                 final = beginning.own()
-        except Exception as error:  # noqa: BLE001  what it is shows when somebody asks for it
+        except Exception as error:  # noqa: BLE001  the next access of the model raises it
             if making.is_given_up:
                 forget_frames(error)
         theirs = _held(reference).owned(beginning, time.perf_counter() - start).ready
     except BaseException as error:  # noqa: BLE001  the model keeps it
         if final is not None:
             final.close()
-        ready.set_exception(error.with_traceback(None))  # which would hold the model
+        ready.set_exception(error.with_traceback(None))  # the traceback would keep the model alive
         return
     theirs.add_done_callback(lambda future: _hand_on(future, reference, ready))
 

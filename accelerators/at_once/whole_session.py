@@ -61,7 +61,7 @@ class WholeSession:
         self._inside.append(0)
         try:
             results = self._session.run(None, arrays)
-        except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; the model itself raises its own
+        except Exception:  # noqa: BLE001  onnxruntime's errors have no common base class; the model itself raises its own
             return None
         finally:
             self._inside.pop()
@@ -118,8 +118,8 @@ def whole_session(path: str, threads: int) -> WholeSession | None:
     options = quiet_options(onnxruntime, shares_threads=False)
     set_running(options, onnxruntime, level="all", threads=threads, between=1, spinning=True)
     try:
-        how = {"disabled_optimizers": [*WRONG], "enable_fallback": 0}  # the other way would be the same, and says so
+        how = {"disabled_optimizers": [*WRONG], "enable_fallback": 0}  # a fallback would be the same, and prints a message
         session = onnxruntime.InferenceSession(path, options, providers=[CPU], **how)
         return WholeSession(session)
-    except Exception:  # noqa: BLE001  onnxruntime's errors have no base of their own; whoever reads the file says what is wrong
+    except Exception:  # noqa: BLE001  onnxruntime's errors have no common base class; reading the file reports the error
         return None

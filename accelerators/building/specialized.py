@@ -113,7 +113,7 @@ class SpecializedSubgraph(CompiledSubgraph):
                 self._rows.last = compiled.profile_rows()
             return results
         if self.any_size is not None and self.any_size.is_empty(shapes):
-            with contextlib.suppress(PartitaError):  # Compiled for this size, the subgraph says what is wrong with it.
+            with contextlib.suppress(PartitaError):  # else the subgraph compiled for this size reports the error
                 return self._nothing(shapes, inputs, out)
         kept = self._find(shapes)
         if kept is not None:

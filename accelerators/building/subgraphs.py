@@ -149,7 +149,7 @@ class Builder:
 
     def _partitioned(self, graph: Graph) -> tuple[Graph, PartitionReport]:
         """Groups each device's ops into calls by the device's property; rejected ops go to the next device, and are grouped
-        there. The calls of earlier devices stay, so each device is queried at most once per device."""
+        there. The calls of earlier devices stay, so no device is queried more often than there are devices."""
         own = {label: _property_of(device) for label, device in self.devices.items()}
         before = {node.name for node in graph.nodes if is_made_call(node)}
         partitioned = self._grouped(graph.evolve(attrs={}), DeviceGroups(own))

@@ -261,8 +261,8 @@ def _is_float(array: Any) -> bool:
 
 def random_like(array: Any, random: np.random.Generator) -> Any:
     """Other elements: normal with the mean, deviation and bounds of weights; uniform within the bounds of other
-    integers, which stay sorted or distinct; booleans and masks of 0 and 1 are shuffled along the last axis. Equal elements
-    stay equal."""
+    integers, which stay sorted or distinct; booleans and masks of 0 and 1 are shuffled along the last axis. If all elements
+    are equal, they stay equal."""
     if not array.size or array.dtype.kind == "b":
         return _shuffled(array, random)
     if array.dtype.kind == "c":

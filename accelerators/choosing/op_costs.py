@@ -74,7 +74,7 @@ class Measuring:
             known = dict(zip(self.probe.seen, values, strict=True))
             yield {name: np.asarray(known[name]) for name in names}
 
-    # -- error of each op ------------------------------------------------------------------------------------
+    # -- error of each op --------------------------------------------------------------------------------
 
     def errors(self, precisions: Iterable[str]) -> dict[tuple[str, str], float]:
         """The error of the output for the first input if one op alone runs in a precision, by op and precision."""
@@ -116,7 +116,7 @@ class Measuring:
         half = len(ops) // 2
         return {**self._alone(precision, seen, ops[:half]), **self._alone(precision, seen, ops[half:])}
 
-    # -- gain of each op -------------------------------------------------------------------------------------
+    # -- gain of each op ---------------------------------------------------------------------------------
 
     def gains(self, precisions: Sequence[str], locked: Mapping[str, str]) -> dict[tuple[str, str], float]:
         """The gain of an op in a precision, by op and precision; on its fastest device, if devices are chosen."""
@@ -158,7 +158,7 @@ class Measuring:
         model = self.target.compiled(graph, label)
         return times_of(model, graph, self.batches[0], names, products, label)
 
-    # -- error and time of a whole model ---------------------------------------------------------------------
+    # -- error and time of a whole model -----------------------------------------------------------------
 
     def placements(self, precisions: Mapping[str, str]) -> list[Mapping[str, str] | None]:
         """The placements worth measuring, the best by estimate first; None stands for the target's own."""

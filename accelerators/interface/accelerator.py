@@ -394,7 +394,7 @@ class Accelerator:
         compilations; calls `shown` with each finished kernel. By default there is nothing to tune."""
 
     def subgraph_property(self) -> SubgraphProperty:
-        """The property whose node hooks HETERO uses for this device's groups, and of which its backend consists."""
+        """The property of which this device's backend consists; HETERO uses its node hooks for the device's groups."""
         from partita.accelerators.interface.device_property import DeviceProperty
 
         return DeviceProperty(self)

@@ -24,7 +24,7 @@ DEFAULT = "HETERO:cpu,reference"
 
 
 MULTI = "MULTI"
-"""The beginning of a string that names several devices, each of which runs the whole model."""
+"""The prefix of a string that names several devices, each of which runs the whole model."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -113,7 +113,7 @@ def _default(wanted: Any) -> Any:
 
 
 def _device_or_absent(label: str) -> Device:
-    from partita.accelerators.interface.absent import Absent  # upward: it stands for a device
+    from partita.accelerators.interface.absent import Absent  # upward: it stands in for a device
 
     name, _, device_id = label.partition(".")
     try:

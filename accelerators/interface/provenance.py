@@ -253,8 +253,8 @@ class _Trace:
     def _totals(self) -> Answers:
         """For each new node its answer, combined with the answers of unmatched new nodes.
 
-        Such a node counts as a part of the nodes that read it, and of the nodes that it reads if their values are missing or
-        nothing else reads them.
+        Such a node counts as a part of the nodes that read it, or of those that it reads if their value is missing or no
+        matched node reads it.
         """
         totals: Answers = {}
         for part in self.new.nodes:

@@ -83,7 +83,7 @@ class _Server:
                 "run": self._run, "rename": self._rename, "export": self._export,
             }
             return {"answer": actions[question["do"]](question, self._device)}
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a device raises is told to the parent
+        except (Exception, SystemExit) as error:  # noqa: BLE001  any exception of a device is reported to the parent
             return {"error": messages.error_told(error)}
 
     def _query(self, question: Mapping[str, Any], device: Accelerator) -> Any:

@@ -106,7 +106,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             return CompiledSession(model, graph, make, config["PERF_COUNT"])
         except AcceleratorError:
             raise
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise CompileError(
                 model.in_own_words(reason(error)), where=f"device 'onnxruntime', subgraph {graph.name!r}"
             ) from None
@@ -122,7 +122,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         options = self._engine.SessionOptions()
         try:
             options.register_custom_ops_library(extension)
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise AcceleratorError(reason(error), where=f"extension {extension!r} of device 'onnxruntime'") from None
         self._libraries.append(extension)
         self._trials = Trials(self._attempt)
@@ -166,7 +166,7 @@ class OnnxRuntimeAccelerator(Accelerator):
         """The engine's version."""
         return {"library": f"onnxruntime {self._engine.__version__}"}
 
-    # -- supported ops ---------------------------------------------------------------------------------------
+    # -- supported ops -----------------------------------------------------------------------------------
 
     def _judge(self, node: Node, graph: Graph, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> bool | str:
         refused = (
@@ -195,7 +195,7 @@ class OnnxRuntimeAccelerator(Accelerator):
             options.intra_op_num_threads = 1
         try:
             self._engine.InferenceSession(self._model(alone).complete(), options, providers=[CPU])
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             return f"onnxruntime: {reason(error)}"
         return True
 
@@ -221,7 +221,7 @@ class OnnxRuntimeAccelerator(Accelerator):
                 model = make_model(body, opset_imports=imports, ir_version=8)
                 self._engine.InferenceSession(model.SerializeToString(), self._options(), providers=[CPU])
                 return version
-            except Exception:  # noqa: BLE001  not this one, then
+            except Exception:  # noqa: BLE001  this version is not supported
                 version -= 1
         return version
 

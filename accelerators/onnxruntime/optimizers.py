@@ -13,7 +13,7 @@ PROPAGATION = "QDQPropagationTransformer"
 original type, or to int32, which is invalid."""
 
 _MOVED = frozenset("MaxPool Reshape Slice Squeeze Transpose Unsqueeze Flatten".split())
-"""The ops after which it does so, including one that it rewrites to Reshape."""
+"""The ops after which it does so, including Flatten, which it treats as a Reshape."""
 
 _DROPPED = frozenset("Identity Dropout Cast".split())
 """The ops that another optimizer may have removed before."""

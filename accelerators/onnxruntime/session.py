@@ -74,7 +74,7 @@ class CompiledSession(CompiledSubgraph):
                 results = self._profile.run(partial(self._run, inputs=inputs, out=out), again)
             else:
                 results = self._run(self._session, inputs, out)
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise RunError(self.model.in_own_words(reason(error)), where="device 'onnxruntime'") from None
         if not self.model.probes:
             return results

@@ -45,7 +45,7 @@ _HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 
 _GROUP_SIZE = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 """Number of elements that openvino rounds to bytes with one scale when it multiplies them by 4-bit or 8-bit weights. 0 disables
-this rounding, which was not requested."""
+the rounding, since nobody requested it."""
 
 
 class OpenVinoAccelerator(Accelerator):
@@ -170,7 +170,7 @@ class OpenVinoAccelerator(Accelerator):
     def _version(self) -> str:
         return str(self._engine.__version__.split("-")[0])
 
-    # -- supported ops ---------------------------------------------------------------------------------------
+    # -- supported ops -----------------------------------------------------------------------------------
 
     def _judge(self, node: Node, graph: Graph, within: Callable[[Node, Graph], str | None]) -> bool | str:
         refused = (

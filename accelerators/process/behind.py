@@ -35,7 +35,7 @@ def behind(work: Callable[[], T], *, leaves_threads: bool = False) -> T:
     """Runs the work in a thread of low priority while this one waits, with short GIL intervals; returns its result.
     Threads that the work leaves behind would keep that priority: with `leaves_threads` it runs in this thread."""
     with short_turns:
-        if leaves_threads or not sys.platform.startswith("linux"):  # elsewhere threads have no priorities of their own
+        if leaves_threads or not sys.platform.startswith("linux"):  # only Linux has priorities per thread
             return work()
         return _lowered(work)
 
@@ -49,7 +49,7 @@ def _lowered(work: Callable[[], T]) -> T:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lowered())
         try:
             results.append(context.run(work))
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to who waits
+        except BaseException as error:  # noqa: BLE001  any exception belongs to the waiting caller
             errors.append(error)
 
     thread = threading.Thread(target=do, name="partita-behind", daemon=True)

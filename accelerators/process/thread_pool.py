@@ -26,6 +26,6 @@ class Pool(ThreadPoolExecutor):
         future = Future[T]()
         try:
             future.set_result(work(*args, **named))
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to who waits
+        except BaseException as error:  # noqa: BLE001  any exception belongs to the waiting caller
             future.set_exception(error)
         return future

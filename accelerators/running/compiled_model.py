@@ -389,7 +389,7 @@ class CompiledModel:
                 self._requests = RequestQueue(running, waiting, self.settings.limit, self.settings.full == "error")
             return self._requests
 
-    # -- properties ------------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------------
 
     @property
     def properties(self) -> ModelProperties:

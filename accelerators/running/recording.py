@@ -199,7 +199,7 @@ class _Taken:
         try:
             expected = interpret(self.unit.body, self.inputs)
             error = distance(self.outputs, expected)
-        except Exception as failure:  # noqa: BLE001  an op of the user's may raise anything: the sample says what
+        except Exception as failure:  # noqa: BLE001  a user's op may raise anything: the sample records it
             return Sample(self.call, self.unit.name, self.unit.device.label, None, f"{type(failure).__name__}: {failure}")
         return Sample(self.call, self.unit.name, self.unit.device.label, error)
 

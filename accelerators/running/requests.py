@@ -43,7 +43,7 @@ class Request(Future[Any]):
         assert self.call is not None
         try:
             value = self.call()
-        except BaseException as error:  # noqa: BLE001  whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001  the future's result raises it
             self.settle(partial(self.set_exception, error))
         else:
             self.settle(partial(self.set_result, value))

@@ -156,7 +156,7 @@ def _work(
         try:
             with at_a_device():
                 final = compile()
-        except BaseException as raised:  # noqa: BLE001  whatever it is belongs to whoever asks for the future
+        except BaseException as raised:  # noqa: BLE001  any exception belongs to the future
             error = raised
     _hand_over(reference(), final, error, ready, time.perf_counter() - start)
 
@@ -183,7 +183,7 @@ def _hand_over(
         else:
             assert error is not None
             model.stay(error)
-    except BaseException as raised:  # noqa: BLE001  where warnings are errors, for one; nobody who waits may wait for ever
+    except BaseException as raised:  # noqa: BLE001  warnings may be errors, for example; the future has to be settled in any case
         error = error or raised
     model.end(ready, error)
     del model  # the model keeps the error, whose traceback references this frame's variables

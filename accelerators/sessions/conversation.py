@@ -133,7 +133,7 @@ class Session:
         chosen: list[int] = numbers.tolist()
         return chosen
 
-    # -- inputs ----------------------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------------
 
     def _arrays(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[Node, Array]:
         roles = self._decoder.roles

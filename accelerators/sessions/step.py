@@ -296,7 +296,7 @@ class _Step:
         return None
 
     def _line(self, base: Array, slope: Array, most: int | None, first: Array) -> Node:
-        """The linear function of the number of earlier tokens, limited to `most`, with the type of the first value."""
+        """The linear function of the number of earlier tokens, limited to `most`, with the rank and dtype of the first value."""
         length = self.length if most is None else self._kept(op("Min", self.length, self._kept(constant(np.array([most])))))
         counted = length if first.ndim else self._kept(op("Squeeze", length, self._kept(constant(np.array([0])))))
         line = self._kept(op("Mul", counted, self._kept(constant(slope))))
