@@ -1,4 +1,4 @@
-"""Compares the length of a Compress's condition with what it may choose from."""
+"""Compares the length of a Compress's condition with that of its data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partita.graph.types import Dim, TensorType
 
 
 def condition_lengths(node: Node) -> tuple[Dim, Dim]:
-    """The length of the condition, and that of the data along the axis or of all; None for one that is not known."""
+    """The length of the condition, and that of the data along the axis or flattened; None if unknown."""
     data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
     length = condition.shape[0] if isinstance(condition, TensorType) and condition.shape else None
     if not isinstance(data, TensorType) or not data.shape:

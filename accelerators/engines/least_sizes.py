@@ -90,12 +90,12 @@ def _keeps_elements(node: Node, index: int, resized: bool) -> bool:
 
 
 def has_elements(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> bool:
-    """Does the value have elements whenever the graph's inputs have?"""
+    """True if the value has elements whenever the graph's inputs have."""
     return entry in least and 0 not in least[entry]
 
 
 def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
-    """By how much the padding of each dimension of an image is smaller than the window; None where it is automatic."""
+    """For each dimension of an image, the size of the window minus the padding; None if the padding is automatic."""
     if node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
         return None
     rank = len(kernel)
@@ -105,7 +105,7 @@ def shortfalls(node: Node, kernel: Sequence[int]) -> list[int] | None:
 
 
 def kernel_of(node: Node) -> Sequence[int] | None:
-    """The sizes of a pool's or a convolution's window; None where they are not known."""
+    """The sizes of a pool's or a convolution's window; None if unknown."""
     stated = node.attrs.get("kernel_shape")
     slot = _WEIGHTS.get(str(node.op), 1)
     if stated or len(node.inputs) <= slot or node.inputs[slot] is None:

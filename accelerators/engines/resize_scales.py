@@ -1,4 +1,4 @@
-"""The scales of a Resize or an Upsample, as the engines' rules ask for them."""
+"""The scales of a Resize or an Upsample, for the engines' rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.types import Dim, TensorType
 
 
 def has_scales(node: Node) -> bool:
-    """Are there scales, or may there be some, rather than sizes?"""
+    """True if the op has scales, or may have, rather than sizes."""
     if "scales" in node.attrs:
         return True
     slot = _slot(node)
@@ -20,14 +20,14 @@ def has_scales(node: Node) -> bool:
 
 
 def known_scales(node: Node) -> np.ndarray[Any, Any] | None:
-    """The scales where they are constant; None where they are known only while the model runs."""
+    """The constant scales; None if they are dynamic."""
     entry = None if "scales" in node.attrs else node.inputs[_slot(node)]
     given = node.attrs["scales"] if entry is None else entry.node.value
     return None if given is None else np.asarray(given, np.float32)
 
 
 def scaled_sizes(node: Node, scales: np.ndarray[Any, Any] | None) -> tuple[Dim, ...]:
-    """The sizes of the axes that the scales are for; unknown ones where the type does not say them."""
+    """The sizes of the scaled axes; None for unknown ones."""
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     shape = data_type.shape if isinstance(data_type, TensorType) else None
     if shape is None:
@@ -36,22 +36,22 @@ def scaled_sizes(node: Node, scales: np.ndarray[Any, Any] | None) -> tuple[Dim, 
 
 
 def may_leave_all_sizes(node: Node, scales: np.ndarray[Any, Any]) -> bool:
-    """May scales that are not all one leave every axis as large as it was?"""
+    """True if scales that are not all one may leave all sizes unchanged."""
     return bool((scales != 1).any()) and all(map(_may_stay, scaled_sizes(node, scales), scales))
 
 
 def may_leave_a_size(node: Node, scales: np.ndarray[Any, Any]) -> bool:
-    """True if a scale that is not one may leave its axis as large as it was."""
+    """True if a scale other than one may leave its axis' size unchanged."""
     return any(scale != 1 and _may_stay(size, scale) for size, scale in zip(scaled_sizes(node, scales), scales, strict=False))
 
 
 def _slot(node: Node) -> int:
-    """The number of the input that holds the scales: from opset 11 on the region of interest stands before them."""
+    """The index of the input with the scales: from opset 11 on the region of interest precedes them."""
     return 2 if len(node.inputs) > 2 else 1
 
 
 def _may_stay(size: Dim, scale: np.float32) -> bool:
-    """May the axis have the same size afterwards? One of a single element is copied rightly."""
+    """True if the axis may keep its size. Static sizes of 1 do not count, as their element is copied correctly."""
     if isinstance(size, int):
         return scale == 1 or (size > 1 and np.floor(np.float32(size) * scale) == size)
     return bool(1 <= scale < 1.5)

@@ -1,4 +1,4 @@
-"""HETERO as a device of its own: defaults for all models on several devices, its metrics, and its question to the devices."""
+"""HETERO as a device of its own: defaults for all models on several devices, its metrics, and its query."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from partita.graph.graph import Graph
 
 
 class HeteroAccelerator(Accelerator):
-    """Several devices by priority. The settings here hold for every later compilation that does not say otherwise.
+    """Several devices by priority. Its configuration holds the defaults of every later compilation.
 
-    TARGET_FALLBACK names the devices, the best first, for whoever asks for HETERO and names none."""
+    TARGET_FALLBACK names the devices, the best first, that plain "HETERO" stands for."""
 
     name = HETERO
 
     def keys(self) -> dict[str, Key]:
-        """The keys of a model as a whole, and the one that names the devices."""
+        """The keys of a model as a whole, and TARGET_FALLBACK."""
         return {**HETERO_KEYS, "TARGET_FALLBACK": Key(None, optional(_labels))}
 
     def metrics(self) -> dict[str, Any]:
@@ -37,21 +37,21 @@ class HeteroAccelerator(Accelerator):
         }
 
     def query(self, graph: Graph) -> Placement:
-        """The device of each node by name, chosen among those of TARGET_FALLBACK (or else the default ones)."""
+        """The device of each node by name, among those of TARGET_FALLBACK (or else the default ones)."""
         from partita.accelerators.placement.placing import query
 
         return query(graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """HETERO compiles graphs by cutting them: it is no device for a subgraph."""
+        """Raises NotSupported: HETERO partitions graphs, and compiles no subgraph itself."""
         raise NotSupported(f"{HETERO} runs no subgraph itself", remedy=f'Write compile(graph, "{DEFAULT}")')
 
     def add_extension(self, extension: Any) -> None:
-        """Ops are taught to the devices that run them."""
+        """Raises NotSupported: extensions belong to the devices that run them."""
         raise NotSupported(f"{HETERO} takes no extensions", remedy='Add it to a device: accelerator("cpu").add_extension(...)')
 
 
 def _labels(value: Any) -> str:
-    """The labels of devices that can be used here, in one word."""
+    """The labels of devices that can be used here, joined by commas."""
     listed = f"{HETERO}:{value}" if isinstance(value, str) and ":" not in value else value
     return ",".join(device.label for device in parse_devices(listed))

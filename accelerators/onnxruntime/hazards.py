@@ -1,4 +1,4 @@
-"""The nodes that onnxruntime takes and then computes differently from ONNX's definition, or fails to run.
+"""The nodes that onnxruntime accepts, but then computes differently from ONNX's definition or fails to run.
 
 Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused, so that another device computes them."""
 
@@ -22,16 +22,16 @@ Hazard = Callable[[Node], "str | None"]
 
 
 MEANS_OF_NOTHING = frozenset(("ReduceMean",))
-"""Ops that make a number of nothing where ONNX says that there is none."""
+"""Ops that return a number for an empty input where ONNX defines none."""
 
 
 FATAL = frozenset(("Einsum", "InstanceNormalization"))
-"""Ops by which onnxruntime 1.31 ends the process where an operand has no elements."""
+"""Ops at which onnxruntime 1.31 ends the process if an operand is empty."""
 
 
 def dies_of_nothing(node: Node, least: Callable[[], Mapping[NodeEntry, Sizes]]) -> str | None:
-    """Why the process might end with the op: an operand may turn out to have no elements though the inputs of the graph have.
-    `least` tells the least sizes of the graph's values. Of a body, whose inputs may have no elements, it tells none."""
+    """The reason why the op might end the process: an operand may turn out to be empty though the inputs of the graph are not.
+    `least` returns the lower bounds of sizes in the graph; it is empty for a body, whose inputs may be empty."""
     if node.op not in FATAL or node.domain:
         return None
     known = least()
@@ -46,7 +46,7 @@ def _is_fixed_in_body(entry: NodeEntry, least: Mapping[NodeEntry, Sizes]) -> boo
 
 
 def refused(node: Node, graph: Graph) -> str | None:
-    """Why the node had better run elsewhere, if it had."""
+    """The reason why the node should run elsewhere, or None."""
     if node.op == "EPContext":
         return "EPContext holds or names code that an engine compiled, which no graph may bring along"
     if node.op == "GatherBlockQuantized":
@@ -94,7 +94,7 @@ def _einsum(node: Node) -> str | None:
 
 
 def _integer_product(node: Node) -> str | None:
-    """The zero point, and of QLinearMatMul the scale, of the first matrix and of the result."""
+    """Checks the zero point, and for QLinearMatMul the scale, of the first matrix and of the result."""
     slots = (2,) if node.op == "MatMulInteger" else (1, 2, 6, 7)
     for slot in slots:
         kind = node.inputs[slot].type if _given(node, slot) else None  # type: ignore[union-attr]
@@ -252,4 +252,4 @@ LOSES_NAN: Table = {
     "ScatterND": with_reduction,
     "Sign": only_of("float16"),
 }
-"""What is refused with NAN=exact. A Clip passes over a bound that is NaN, a Conv does not multiply its padding with weights."""
+"""The ops refused with NAN=exact. A Clip ignores a bound that is NaN, a Conv does not multiply its padding by weights."""

@@ -1,4 +1,4 @@
-"""Element types that onnxruntime has and numpy has only through ml_dtypes."""
+"""Element types that onnxruntime has, and that numpy has only through ml_dtypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NATIVE = frozenset("?bhilqBHILQefdgFDGO")
 
 
 def is_narrow(dtype: Any) -> bool:
-    """Is it an element type that numpy alone does not have?"""
+    """True for an element type that is not numpy's own."""
     if dtype is None:
         return False
     numpy_kind = numpy_dtype(dtype) if isinstance(dtype, str) else dtype
@@ -24,7 +24,7 @@ def is_narrow(dtype: Any) -> bool:
 
 
 def to_engine(value: np.ndarray[Any, Any]) -> Any:
-    """The array as onnxruntime's own value."""
+    """Converts the array to onnxruntime's own value."""
     from onnxruntime import OrtValue
 
     if not is_narrow(value.dtype):
@@ -44,7 +44,7 @@ def _contiguous(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def from_engine(value: Any, value_type: Any) -> Any:
-    """onnxruntime's value as an array; `value_type` is its type."""
+    """Converts onnxruntime's value to an array; `value_type` is its type."""
     if not isinstance(value_type, TensorType) or not is_narrow(value_type.dtype):
         return value.numpy()
     shape = tuple(value.shape())

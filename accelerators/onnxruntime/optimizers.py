@@ -1,4 +1,4 @@
-"""What onnxruntime does to a graph before it runs it, and would change its numbers."""
+"""onnxruntime's graph optimizers that would change results."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.types import TensorType
 
 PROPAGATION = "QDQPropagationTransformer"
-"""Quantizes again behind each op that only moves dequantized numbers: to uint8 where the zero point is left out, whatever was
-dequantized, and to int32, which cannot be quantized to."""
+"""Adds another quantization after each op that moves dequantized values: to uint8 if there is no zero point, whatever the
+original type, or to int32, which is invalid."""
 
 _MOVED = frozenset("MaxPool Reshape Slice Squeeze Transpose Unsqueeze Flatten".split())
-"""The ops behind which it does so, and one that it takes for a Reshape."""
+"""The ops after which it does so, including Flatten, which it treats as a Reshape."""
 
 _DROPPED = frozenset("Identity Dropout Cast".split())
-"""The ops that another optimizer may have taken out before."""
+"""The ops that another optimizer may have removed before."""
 
 
 def wrong_optimizers(graph: Graph) -> list[str]:
-    """The optimizers to switch off for this graph. Linear."""
+    """The optimizers to disable for this graph. Linear."""
     return [*WRONG, PROPAGATION] if any(_breaks(inner) for inner in graphs_in(graph)) else [*WRONG]
 
 
 def _breaks(graph: Graph) -> bool:
-    """Would numbers that cannot be quantized again as they were be moved?"""
+    """True if dequantized values are moved that the added quantization would not restore."""
     waiting: set[NodeEntry] = set()
     for node in graph.nodes:
         if node.op == "DequantizeLinear" and not _comes_back(node):
@@ -39,7 +39,7 @@ def _breaks(graph: Graph) -> bool:
 
 
 def _comes_back(node: Node) -> bool:
-    """Does quantizing with the same inputs, and no attribute, give back what was dequantized?"""
+    """True if quantizing with the same inputs, and no attribute, restores the dequantized values."""
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     dtype = data_type.dtype if isinstance(data_type, TensorType) else None
     return dtype == "uint8" or (dtype != "int32" and len(node.inputs) > 2 and node.inputs[2] is not None)

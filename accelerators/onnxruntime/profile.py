@@ -1,4 +1,4 @@
-"""Reads onnxruntime's profile into rows."""
+"""Parses onnxruntime's profile into rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KERNEL = "_kernel_time"
 
 
 def rows_of_last_run(text: str, model: EngineModel) -> Sequence[ProfileRow]:
-    """A row for each kernel of the last run in this profile, then one for each node that no kernel bears the name of."""
+    """A row for each kernel of the last run in this profile, then one for each node without a kernel of its name."""
     events = json.loads(text)
     runs = [event for event in events if event.get("name") == "model_run"]
     if not runs:

@@ -1,5 +1,5 @@
-"""The resizes that onnxruntime computes differently from ONNX's definition: of whole numbers, and by scales that make no
-whole sizes."""
+"""The resizes that onnxruntime computes differently from ONNX's definition: of integers, and by scales that do not give
+integer sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partita.graph.types import Dim, TensorType
 
 
 def resize(node: Node) -> str | None:
-    """Why the resize had better run elsewhere, if it had."""
+    """The reason why the resize should run elsewhere, or None."""
     data_type = node.inputs[0].type if node.inputs[0] is not None else None
     is_mixed = node.attrs.get("mode", "nearest") != "nearest"
     if is_mixed and isinstance(data_type, TensorType) and "int" in data_type.dtype:

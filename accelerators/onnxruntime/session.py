@@ -1,4 +1,4 @@
-"""A compiled body: a session of onnxruntime."""
+"""A compiled body: an onnxruntime session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from partita.graph.types import TensorType, Type
 Session = Any
 
 BOUND_FROM = 1 << 20
-"""Outputs of at least this many bytes are written where the caller wants them; smaller ones are as quickly copied."""
+"""Outputs of at least this many bytes are written directly to the caller's arrays; copying smaller ones is as fast."""
 
 
 def session_of(engine: Any, model: EngineModel, graph: Graph, options: Any, providers: Sequence[Any]) -> Session:
@@ -43,7 +43,7 @@ def session_of(engine: Any, model: EngineModel, graph: Graph, options: Any, prov
 
 
 class CompiledSession(CompiledSubgraph):
-    """Runs the session as a caller of onnxruntime would; arrays go in and out without copies."""
+    """Runs the session like a direct caller of onnxruntime; arrays are not copied."""
 
     concurrent = True
     alignment = 16
@@ -64,7 +64,7 @@ class CompiledSession(CompiledSubgraph):
         renewed_in_children(self)
 
     def run(self, inputs: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        """Run once. The engine's own output arrays belong to the caller, unless `out` has room for a large one."""
+        """Run once. The engine's own output arrays belong to the caller, except large ones that fit `out`."""
         results = self._empties.results(inputs)
         if results is not None:
             return results
@@ -74,7 +74,7 @@ class CompiledSession(CompiledSubgraph):
                 results = self._profile.run(partial(self._run, inputs=inputs, out=out), again)
             else:
                 results = self._run(self._session, inputs, out)
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no base of their own
+        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base class
             raise RunError(self.model.in_own_words(reason(error)), where="device 'onnxruntime'") from None
         if not self.model.probes:
             return results
@@ -109,26 +109,26 @@ class CompiledSession(CompiledSubgraph):
         ]
 
     def _run_narrow(self, session: Session, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Run with element types that numpy alone does not have."""
+        """Runs with element types that are not numpy's own."""
         given = {name: to_engine(value) for name, value in zip(self._inputs, inputs)}
         values = session.run_with_ort_values(self._outputs, given)
         return [from_engine(value, value_type) for value, value_type in zip(values, self._types[1], strict=True)]
 
     def profile_rows(self) -> Sequence[ProfileRow]:
-        """The rows of the last run; asking begins a new profile."""
+        """The rows of the last run; reading them begins a new profile."""
         return () if self._profile is None else self._profile.rows()
 
     def export(self) -> bytes:
-        """The ONNX model as bytes, with its weights inside."""
+        """The ONNX model as bytes, including its weights."""
         return self.model.complete()
 
     def renew(self) -> None:
-        """A forked process has none of the session's threads, and keeps the session: its end would wait for them."""
+        """Keeps the session alive in a forked process, which lacks its threads: its destructor would wait for them."""
         _of_parents.append(self._session if self._profile is None else self._profile.session)
 
 
 _of_parents: list[Session] = []
-"""The sessions that were there when this process was forked."""
+"""The sessions that existed when this process was forked."""
 
 
 def _takes(target: Any) -> bool:
@@ -142,8 +142,8 @@ def _takes(target: Any) -> bool:
 
 
 class _Profile:
-    """Sessions that write profiles. onnxruntime gives a profile only when it ends, so that each reading needs a new session. It
-    is made when the rows are read, which nobody measures, and runs once on the same inputs, to be warm."""
+    """Sessions that write profiles. onnxruntime writes a profile only when it ends, so each reading needs a new session. It
+    is created when the rows are read, outside of any measurement, and runs once on the same inputs to warm up."""
 
     def __init__(self, model: EngineModel, make: Callable[[str | None], Session]) -> None:
         self._model = model
@@ -159,7 +159,7 @@ class _Profile:
         return self._make(str(Path(self._folder.name) / "run"))
 
     def run(self, action: Callable[[Session], Any], again: Callable[[Session], Any]) -> Any:
-        """One run at a time, so that the last one can be told. `again` is the same run, for a new session."""
+        """Runs one at a time, so that the last run is well defined. `again` is the same run, for a new session."""
         with self._guard.lock:
             result = action(self.session)
             self._again = again

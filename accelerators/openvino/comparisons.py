@@ -1,4 +1,4 @@
-"""Comparisons in the form in which openvino computes them rightly."""
+"""Rewrites comparisons to the form that openvino computes correctly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
 def turned(graph: Graph) -> Graph:
     """The graph with a > b written as b < a, and a >= b as b <= a, in bodies too.
 
-    openvino computes a > b as "a is not at most b", which is true where one of both is NaN; its a < b is false there,
-    as it has to be. Names and types stay."""
+    openvino computes a > b as "not a <= b", which is true if one of them is NaN; its a < b is false there,
+    as specified. Names and types are unchanged."""
     return everywhere(graph, lambda inner: rewrite(inner, _turn))
 
 

@@ -1,4 +1,4 @@
-"""The package openvino: imported without its telemetry, and its Core."""
+"""The package openvino, imported without telemetry, and its Core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _guard = Guard()
 def import_openvino() -> Any:
     """The package openvino.
 
-    Its import would report itself over the network; with the reporting package hidden it uses its own stub.
+    Its import would report itself over the network; with the telemetry package hidden it uses its own stub.
     """
     with _guard.lock:
         if "openvino" in sys.modules:
@@ -35,10 +35,10 @@ def import_openvino() -> Any:
 
 
 def load_core(engine: Any) -> Any:
-    """A Core with its plugins loaded, by a thread that ends with it.
+    """A Core with its plugins loaded, by a thread that ends after that.
 
-    The plugin for processors gives the thread that loads it a stack for signals, and unmaps that when the last who holds the
-    plugin lets go of it (in openvino 2026): on a thread that lives on, the next signal would be handled in memory of others.
+    The CPU plugin gives the thread that loads it a signal stack, and unmaps that when the last user of the
+    plugin releases it (in openvino 2026): on a thread that lives on, the next signal would run on memory of others.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_load, engine).result()

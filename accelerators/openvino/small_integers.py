@@ -1,4 +1,4 @@
-"""openvino computes integers in 32 bits at most, and often as floats: which of a graph's integers are sure to come out right?"""
+"""Finds the integers of a graph that openvino computes correctly: it uses 32 bits at most, and often floats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 WIDE = frozenset(("int64", "uint64", "uint32"))
-"""Computed, and even moved, in 32 bits."""
+"""Types that are computed, and even moved, in 32 bits."""
 
 _NARROW = frozenset(("int16", "uint16", "int8", "uint8"))
 
@@ -35,13 +35,13 @@ _ARITHMETIC = frozenset(
     ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
     Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
 )
-"""Ops that openvino computes with saturation or as float32 where ONNX counts modulo the type's size."""
+"""Ops that openvino computes with saturation or as float32, though ONNX wraps around."""
 
 _LIMIT = 2**31 - 1
 
 
 class SmallIntegers:
-    """The values of a graph, bodies included, that are integers small enough for any arithmetic. Linear."""
+    """The values of a graph, including bodies, that are integers small enough for any arithmetic. Linear."""
 
     def __init__(self, graph: Graph) -> None:
         self._small: set[NodeEntry] = set()
@@ -69,7 +69,7 @@ class SmallIntegers:
         return bool(data) and all(entry in self._small or _dtype(entry) == "bool" for entry in data)
 
     def refused(self, node: Node) -> str | None:
-        """Why the node's integers might not come out right."""
+        """The reason why the node's integers might be computed wrongly."""
         if node.bodies:
             return None
         for i, entry in enumerate(node.inputs):
@@ -84,7 +84,7 @@ class SmallIntegers:
 
     def _refused(self, node: Node, entry: NodeEntry) -> str | None:
         dtype = _dtype(entry)
-        # What is small among 32 bits may be more than 8 or 16 hold.
+        # a value that is small for 32 bits may exceed 8 or 16 bits
         if dtype not in _INTEGERS or (entry in self._small and dtype not in _NARROW):
             return None
         if dtype in WIDE:
@@ -107,7 +107,7 @@ def _fits(array: np.ndarray) -> bool:  # type: ignore[type-arg]
 
 
 def is_index(node: Node, number: int) -> bool:
-    """Is this input of the node a size, an axis or an index?"""
+    """True if this input of the node is a size, an axis or an index."""
     return number in _INDEXED.get(node.op or "", ())
 
 

@@ -6,4 +6,4 @@ from partita.accelerators.errors import AcceleratorError
 
 
 class PackageError(AcceleratorError):
-    """An exported model cannot be written, is damaged, or does not fit here."""
+    """An exported model cannot be written, is damaged, or does not fit this machine."""

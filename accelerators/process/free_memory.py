@@ -1,4 +1,4 @@
-"""How much memory this process may still take: what the machine has left, and the control groups that the process is in."""
+"""The memory available to this process: that of the machine, and of its control groups."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from partita.accelerators.process.groups import group_folders
 _MACHINE = Path("/proc/meminfo")
 
 _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-"""The files of a group that hold its limit, and what it uses of that, by either version of the system's interface."""
+"""A group's files with its limit and usage, in either version of the system's interface."""
 
 
 def free_memory() -> int | None:
-    """The bytes; None where the system does not say."""
+    """Available memory in bytes; None if the system does not report it."""
     try:
         left = [*_of_machine(), *_of_groups()]
     except (OSError, ValueError):
@@ -29,7 +29,7 @@ def _of_machine() -> Iterator[int]:
 
 
 def _of_groups() -> Iterator[int]:
-    """What each group leaves. Pages of files that were not used lately count as left: the system takes them back."""
+    """The remaining memory of each group. Inactive file pages count as free, since the system can reclaim them."""
     for folder in group_folders("memory"):
         for limit, used in _FILES:
             if (folder / limit).is_file() and (text := (folder / limit).read_text().strip()) != "max":

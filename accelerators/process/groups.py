@@ -1,4 +1,4 @@
-"""The control groups of Linux that this process is in, which limit what it may use of the machine."""
+"""The Linux control groups of this process, which limit its use of the machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def group_folders(controller: str) -> Iterator[Path]:
-    """The folders of the groups that may limit what the controller is about, from the innermost outward; OSError where the system
-    has no groups."""
+    """The folders of the groups that may limit the controller's resource, innermost first; OSError if the system has no
+    groups."""
     for line in _OWN.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         base = _ROOT / controller if controller in controllers.split(",") else _ROOT

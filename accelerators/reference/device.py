@@ -1,4 +1,4 @@
-"""The device `reference`: every op in numpy, right for every opset, slow: the last resort and the oracle."""
+"""The device `reference`: every op in numpy, correct for every opset, slow: the last resort and the oracle."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from partita.passes import apply_pass
 
 
 class ReferenceAccelerator(Accelerator):
-    """Runs the ops that have a meaning in numpy: ONNX's ops, and those that a user registered with a numpy meaning."""
+    """Runs the ops with a numpy implementation: ONNX's ops, and those that a user registered with one."""
 
     name = "reference"
     travels_as_body = True
     last_resort = True
 
     def supports(self, node: Node, graph: Graph) -> bool | str:
-        """Is there a numpy meaning of the op and of all that its bodies hold?"""
+        """True if the op and all ops in its bodies have a numpy implementation."""
         return _supported(node, graph)
 
     def compile(self, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """The steps of an interpreter; numpy computes in the model's own types, whatever precision is asked for."""
+        """The steps of an interpreter; numpy computes in the model's own types, ignoring PRECISION."""
         plain = apply_pass(inline_calls(graph), "FoldConstants", shapes=False, verify=False)
         return CompiledReference(plain, bool(config["PERF_COUNT"]))
 
     def import_(self, data: bytes, graph: Graph, config: Mapping[str, Any]) -> CompiledSubgraph:
-        """Compile the body again, because nothing else was exported."""
+        """Compiles the body again, because nothing else was exported."""
         if data != _NOTHING:
             raise AcceleratorError("this was not exported by the device 'reference'", remedy="Compile the model again")
         return self.compile(graph, config)
@@ -82,20 +82,20 @@ def _supported(node: Node, graph: Graph) -> bool | str:
 
 @attrs.frozen(slots=True)
 class _Step:
-    """One node, with the slots of its values in the list of values."""
+    """One node, with the slots of its values."""
 
     node: Node
     reads: tuple[int, ...]
     """The slots of its inputs; slot -1 (an absent input) always holds None."""
     captures: tuple[int, ...]
     makes: slice
-    """The slots of its outputs, which are next to each other."""
+    """The slots of its outputs, which are contiguous."""
     frees: tuple[int, ...]
-    """The values that nobody needs afterwards."""
+    """The slots that are free afterwards."""
 
 
 class CompiledReference(CompiledSubgraph):
-    """A body as a list of steps over a list of values: order, slots and last reads are settled once."""
+    """A body as a list of steps over a list of values; order, slots and last reads are computed once."""
 
     concurrent = True
 
@@ -143,12 +143,12 @@ class CompiledReference(CompiledSubgraph):
         return tuple(getattr(self._rows, "last", ()))
 
     def export(self) -> bytes:
-        """The body says all; this only marks whose it is."""
+        """A marker of this device; the body contains everything else."""
         return _NOTHING
 
 
 def _slots(graph: Graph) -> dict[NodeEntry, int]:
-    """A place for each value, those of one node next to each other."""
+    """A slot for each value, those of one node contiguous."""
     return {entry: i for i, entry in enumerate(entry for node in graph.nodes for entry in node.outputs)}
 
 

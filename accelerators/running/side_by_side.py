@@ -1,17 +1,17 @@
-"""Whether independent subgraphs run side by side: tried, measured, and kept where it is faster."""
+"""Decides if independent subgraphs run concurrently, by measuring both ways and keeping the faster one."""
 
 from __future__ import annotations
 
 from partita.accelerators.process.forking import Guard
 
 WORTH = 0.001
-"""Seconds: calls shorter than this are never run side by side unasked."""
+"""Seconds: shorter calls run concurrently only if PARALLEL says so."""
 
 TRIES = 3
-"""The number of calls of each kind that are measured, after one of each kind that is not."""
+"""Number of measured calls of each kind, after a warm-up call of each."""
 
 GAIN = 0.9
-"""Side by side has to take less than this part of the time."""
+"""Concurrent runs are kept if they take less than this fraction of the time."""
 
 
 class Trial:
@@ -19,13 +19,13 @@ class Trial:
 
     def __init__(self, decided: bool | None) -> None:
         self.decided = decided
-        """Do independent subgraphs run side by side? None while both ways are being tried."""
+        """True if independent subgraphs run concurrently. None while both ways are being tried."""
         self._guard = Guard()
         self._asked = 0
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
     def next(self) -> bool:
-        """Does this call run side by side?"""
+        """True if this call runs independent subgraphs concurrently."""
         if self.decided is not None:
             return self.decided
         with self._guard.lock:
@@ -33,7 +33,7 @@ class Trial:
             return self._asked % 2 == 0
 
     def note(self, side_by_side: bool, seconds: float) -> None:
-        """Note the seconds that a call took."""
+        """Records the seconds of a call."""
         if self.decided is not None:
             return
         with self._guard.lock:

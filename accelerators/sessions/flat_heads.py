@@ -1,4 +1,4 @@
-"""Attention whose queries, keys and values have their heads side by side in one dimension, written with heads of their own."""
+"""Rewrites Attention with packed heads (rank 3) to Attention with a separate head axis (rank 4)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 
 HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
-"""The attribute that says how many heads each of the first three inputs has."""
+"""The attributes with the number of heads of the first three inputs."""
 
 
 def with_heads(graph: Graph) -> Graph:
-    """The graph, each Attention of three dimensions as one of four between moves. Linear."""
+    """The graph with each Attention of rank 3 rewritten to one of rank 4 between reshapes and transposes. Linear."""
     if not any(_is_flat(node) for node in graph.nodes):
         return graph
 
@@ -34,7 +34,7 @@ def _is_flat(node: Node) -> bool:
 
 
 def _split(node: Node, rewriter: Rewriter) -> None:
-    """Keys and values that go out have heads of their own in both; the result's are put side by side again."""
+    """Rewrites one Attention. Present keys and values have separate heads in both forms; the result's are packed again."""
     rebuilt = rewriter.rebuilt(node, output_types=(None, *node.output_types[1:]))
     read: list[NodeEntry | None] = list(rebuilt.inputs)
     for slot, name in enumerate(HEADS):

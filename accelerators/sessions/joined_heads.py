@@ -1,7 +1,7 @@
-"""onnxruntime's own attention to a cache, written so that the cache and what is new are seen to be joined.
+"""Decomposes onnxruntime's own attention with a cache, so that the join of the cache with new positions is visible.
 
-GroupQueryAttention is told how many positions of each sequence count, and may leave some out. A session counts all of them: then
-new ones stand behind all others. Were that not so, the attention would not be recognised, for its mask says who counts."""
+GroupQueryAttention takes the number of valid positions of each sequence. In a session all are valid, so new positions follow all
+earlier ones. If that did not hold, the attention would not be recognised, since its mask depends on the number."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 
 PAST = {"GroupQueryAttention": 3, "MultiHeadAttention": 6}
-"""For each op the number of the input that holds earlier keys."""
+"""For each op the index of the input with earlier keys."""
 
 
 def with_joined_caches(graph: Graph) -> Graph:
-    """The graph, each of these ops that has a cache as its parts. Linear."""
+    """The graph with each of these ops that has a cache decomposed. Linear."""
     if not any(_has_cache(node) for node in graph.nodes):
         return graph
 

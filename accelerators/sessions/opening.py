@@ -1,4 +1,4 @@
-"""A session is opened: what its model is compiled from is looked at once, for all its sessions."""
+"""Opens sessions: the graph of a model is analysed once for all of its sessions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from partita.accelerators.sessions.decoder import Decoder
 from partita.graph.inline import inline_calls
 
 LONGEST = 2**31 - 1
-"""So many positions a conversation may have."""
+"""Maximum number of positions of a conversation."""
 
 
 def opened(
     model: CompiledModel, decoder: Decoder | None, longest: int | None, chunks: Sequence[int]
 ) -> tuple[Decoder, Session]:
-    """The decoder of the model, which may be known, and a new session of it."""
+    """The decoder of the model, reused if there is one, and a new session of it."""
     where = f"model {model.graph.name!r}"
     if longest is not None and not (_is_count(longest) and longest <= LONGEST):
         raise InputError(f"longest is a number of tokens, at most {LONGEST:,}, not {longest!r:.80}", where=where)
@@ -33,5 +33,5 @@ def opened(
 
 
 def _is_count(number: object) -> bool:
-    """Is it a positive integer?"""
+    """True for a positive integer."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) > 0

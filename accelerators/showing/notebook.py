@@ -1,4 +1,4 @@
-"""The HTML that a notebook shows of a placement, a compile report, a profile and a compiled model."""
+"""The HTML representations of a placement, a compile report, a profile and a compiled model for notebooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partita.accelerators.running.profile import Profile
 
 SLOWEST = 15
-"""The number of rows of a profile that are listed."""
+"""Maximum number of rows listed of a profile."""
 
 
 def placement_html(placement: Placement) -> str:
@@ -45,7 +45,7 @@ def _placement_tables(placement: Placement) -> str:
 
 
 def report_html(report: CompileReport) -> str:
-    """The subgraphs, the placement, and what happened besides."""
+    """The subgraphs, the placement, moves and notes."""
     from partita.accelerators.building.report import move_lines
 
     rows = [(row.name, row.device, row.ops, f"{row.seconds:.2f} s") for row in report.subgraphs]

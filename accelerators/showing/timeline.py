@@ -1,4 +1,4 @@
-"""A run as a picture: a line for each device, a bar for each step, and the kernels inside below it."""
+"""A run as a picture: a line for each device, a bar for each step, and below it the kernels inside."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from partita.accelerators.running.profile import EXECUTED, Profile, Span
 from partita.graph.words import in_xml
 
 WIDTH, LINE, HEAD, LEFT = 900, 22, 30, 110
-"""Pixels: of the picture, a line of bars, the head, the devices' names."""
+"""In pixels: width of the picture, height of a line of bars, height of the head, width of the devices' names."""
 
 NARROWEST = 0.5
-"""Bars narrower than this many pixels are not drawn."""
+"""Minimum width in pixels of a drawn bar."""
 
 LETTER = 6.0
-"""Pixels of a letter."""
+"""Width of a letter in pixels."""
 
 
 def timeline_svg(profile: Profile, width: int = WIDTH) -> str:
