@@ -186,13 +186,14 @@ class BodyBuilder:
 def _entry(value: Operand) -> Node | NodeEntry | None:
     if value is None or isinstance(value, (Node, NodeEntry)):
         return value
-    return constant(value if isinstance(value, np.ndarray) else np.asarray(value, np.int64))
+    return constant(np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, np.int64))
 
 
-def body_call(node: Node, body: Graph, name: str) -> Node:
-    """A call of the body in the node's place, under the op `name`: its inputs are those of the node's that the body's name."""
+def body_call(node: Node, body: Graph, name: str, read: Sequence[str] | None = None) -> Node:
+    """A call of the body in the node's place, under the op `name`: its inputs are those of the node's that the body's name, or
+    that `read` does."""
     by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
-    inputs = tuple([by_name[one.name] for one in body.inputs])
+    inputs = tuple([by_name[one] for one in read or [inner.name for inner in body.inputs]])
     return node.evolve(op=name, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=body)
 
 

@@ -1,4 +1,4 @@
-"""An op as the body of simpler ops: ours (`parts.py`), or the one that ONNX defines it by."""
+"""An op as the body of simpler ops: that of our table, or the one that ONNX defines it by."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from partita.accelerators.interface.provenance import FUSED
 from partita.accelerators.tvm.prepare.classes import LOSSES, with_classes_alone
 from partita.accelerators.tvm.prepare.masked_rows import with_rows_cleared_last
-from partita.accelerators.tvm.prepare.parts import has_own_parts, own_parts
 from partita.accelerators.tvm.prepare.single import alone
+from partita.graph.body_builder import NoBody, body_call
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.errors import PartitaError, UnknownOp
 from partita.graph.graph import Graph
-from partita.graph.microsoft import NoBody, body_of, is_known, needed_opset, why_unknown
+from partita.graph.microsoft import is_known, why_unknown
 from partita.graph.node import Node
 from partita.graph.numerics.evaluate import defaults
 from partita.graph.ops import is_random
 from partita.graph.protos import write_type
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.decompose import decomposed, has_decomposition
 
 EXPANDED = "Expanded"
 """The op of a call that stands for an op's body until it is inlined."""
@@ -26,12 +27,10 @@ EXPANDED = "Expanded"
 
 def has_function(node: Node, graph: Graph) -> bool:
     """Does ONNX define the op by a body, or do we?"""
-    if is_known(node):
+    if has_decomposition(node):
         return True
     if node.is_call or node.domain not in ("", "ai.onnx.ml") or node.bodies or is_random(node):
         return False
-    if has_own_parts(node):
-        return True
     schema = _schema(str(node.op), node.domain, graph.opsets.get(node.domain, 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
@@ -41,17 +40,15 @@ def expanded(node: Node, graph: Graph) -> Node | None:
     if not all(node.output_names):  # The body makes those too that nobody reads.
         node = node.evolve(output_names=tuple([name or f"{node.name}_{i}" for i, name in enumerate(node.output_names)]))
     try:
-        body = _microsoft_body(node, graph) if is_known(node) else own_parts(node, graph)
+        body = decomposed(node, graph.opsets)
     except (NoBody, UnknownOp):  # The graph may be of a version of ONNX that lacks what the parts are made of.
         return None
-    read = [] if body is None else [variable.name for variable in body.inputs]
+    read = None
     if body is None:
         body, read = _onnx_body(node, graph)
     if body is None:
         return None
-    by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
-    inputs = tuple(by_name[name] for name in read)
-    return node.evolve(op=EXPANDED, domain=CALL_DOMAIN, inputs=inputs, attrs={}, subgraph=_marked(body, node))
+    return body_call(node, _marked(body, node), EXPANDED, read)
 
 
 def why_whole(node: Node, graph: Graph) -> str | None:
@@ -59,20 +56,10 @@ def why_whole(node: Node, graph: Graph) -> str | None:
     if not is_known(node):
         return why_unknown(node)
     try:
-        _microsoft_body(node, graph)
+        decomposed(node, graph.opsets)
     except NoBody as error:
         return error.cause
     return None
-
-
-def _microsoft_body(node: Node, graph: Graph) -> Graph:
-    """The body of an op of onnxruntime's; `NoBody` says why there is none, as where the graph's opset lacks an op of it."""
-    version, needed = graph.opsets.get("", 1), needed_opset(node)
-    if needed > version:
-        raise NoBody(f"its parts are ops of opset {needed}, and the graph's is {version}", where=f"node {node.name!r}")
-    values = [None if entry is None else entry.node.value for entry in node.inputs]
-    body = body_of(node, [None if entry is None else entry.type for entry in node.inputs], values, version)
-    return body.evolve(opsets=graph.opsets)
 
 
 def _onnx_body(node: Node, graph: Graph) -> tuple[Graph | None, list[str]]:

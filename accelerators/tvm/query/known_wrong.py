@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from partita.accelerators.interface.provenance import FUSED
-from partita.accelerators.tvm.prepare.reductions import UNREDUCED, reduces_nothing
 from partita.graph.node import Node
 from partita.graph.types import TensorType
+from partita.passes.decompose.reductions import UNREDUCED, reduces_nothing
 
 
 @attrs.frozen(slots=True)

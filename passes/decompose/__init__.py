@@ -1,0 +1,5 @@
+"""Decompositions: how ops are expressed by simpler ones, a table by (domain, op, opset)."""
+
+from partita.passes.decompose.table import Row, decomposed, has_decomposition
+
+__all__ = ["Row", "decomposed", "has_decomposition"]
