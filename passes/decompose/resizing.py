@@ -1,4 +1,4 @@
-"""Resize as sums of the positions that it reads, times their shares.
+"""Resizes as sums of the positions that it reads, times their shares.
 
 The meaning of each of ONNX's modes comes from the op's own meaning in numpy: a resize is linear along each dimension, so that
 resizing the unit vectors gives its matrix."""
