@@ -32,10 +32,38 @@ class NotYet(NoBody):
     """The node cannot be written in simpler ops until more is known of its inputs."""
 
 
-class BodyBuilder:
-    """Builds the body of one node. Its inputs are named x0, x1, … after the node's; absent ones have none.
+class OpBuilder:
+    """Makes ops of ONNX's at one opset. An op is a method: `b.Reshape(x, [0, -1])` is a Reshape by a constant of int64."""
 
-    An op is a method: `b.Reshape(x, [0, -1])` is a Reshape at the body's opset, by a constant of int64."""
+    version: int
+    """The opset."""
+
+    def __getattr__(self, name: str) -> Callable[..., NodeEntry]:
+        if not name[:1].isupper():
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return partial(self.op, name)
+
+    def op(self, op_type: str, /, *inputs: Operand, **attributes: Any) -> NodeEntry:
+        """The first result of an op."""
+        return self.ops(op_type, None, *inputs, **attributes)[0]
+
+    def ops(self, op_type: str, count: int | None, /, *inputs: Operand, **attributes: Any) -> tuple[NodeEntry, ...]:
+        """The results of an op, so many."""
+        return op(op_type, *map(as_operand, inputs), opset=self.version, n_outputs=count, **attributes).outputs
+
+    def along(self, op_type: str, x: Operand, axes: Sequence[int], **attributes: Any) -> NodeEntry:
+        """A reduction, Squeeze or Unsqueeze of these axes, which are an attribute or an input, as the opset has it."""
+        if self.version < AXES_AS_INPUT.get(op_type, 18):
+            return self.op(op_type, x, axes=list(axes), **attributes)
+        return self.op(op_type, x, axes, **attributes)
+
+    def transposed(self, x: NodeEntry, perm: Sequence[int], **attributes: Any) -> NodeEntry:
+        """The value with its dimensions in this order; itself if nothing changes."""
+        return x if list(perm) == sorted(perm) else self.op("Transpose", x, perm=list(perm), **attributes)
+
+
+class BodyBuilder(OpBuilder):
+    """Builds the body of one node. Its inputs are named x0, x1, … after the node's; absent ones have none."""
 
     def __init__(
         self, node: Node, opsets: Mapping[str, int], types: Sequence[Type | None] | None = None, values: Values | None = None
@@ -45,31 +73,13 @@ class BodyBuilder:
         self.version = opsets.get("", 1)
         self.types = [None if entry is None else entry.type for entry in node.inputs] if types is None else types
         """The types of the node's inputs."""
-        self.values = [None if entry is None else entry.node.value for entry in node.inputs] if values is None else values
+        constants = [None if entry is None else entry.node.value for entry in node.inputs]
+        self.values: Values = constants if values is None else values
         """The arrays of the node's inputs that are constant."""
         present = [i for i, entry in enumerate(node.inputs) if entry is not None]
         self._inputs = {i: variable(f"x{i}", type=self.types[i]) for i in present}
 
-    # -- ops -------------------------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Callable[..., NodeEntry]:
-        if not name[:1].isupper():
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return partial(self.op, name)
-
-    def op(self, name: str, *inputs: Operand, **attributes: Any) -> NodeEntry:
-        """The result of one of ONNX's ops."""
-        return op(name, *map(_entry, inputs), opset=self.version, **attributes)[0]
-
-    def ops(self, name: str, count: int, *inputs: Operand, **attributes: Any) -> tuple[NodeEntry, ...]:
-        """The results of an op that has several."""
-        return op(name, *map(_entry, inputs), opset=self.version, n_outputs=count, **attributes).outputs
-
-    def along(self, name: str, x: Operand, axes: Sequence[int], **attributes: Any) -> NodeEntry:
-        """A reduction, Squeeze or Unsqueeze of these axes, which are an attribute or an input, as the opset has it."""
-        if self.version < AXES_AS_INPUT.get(name, 18):
-            return self.op(name, x, axes=list(axes), **attributes)
-        return self.op(name, x, axes, **attributes)
+    # -- constants -------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: Any = np.int64) -> NodeEntry:
         """A constant."""
@@ -78,10 +88,6 @@ class BodyBuilder:
     def like(self, i: int, value: float) -> NodeEntry:
         """A constant in the element type of an input."""
         return self.constant(value, numpy_dtype(self.type(i).dtype))
-
-    def transposed(self, x: NodeEntry, perm: Sequence[int]) -> NodeEntry:
-        """The value with its dimensions in this order."""
-        return x if list(perm) == sorted(perm) else self.op("Transpose", x, perm=list(perm))
 
     # -- the node --------------------------------------------------------------------------------------------
 
@@ -183,7 +189,8 @@ class BodyBuilder:
         return Graph(list(outputs[: len(names)]), list(self._inputs.values()), "parts", self.opsets)
 
 
-def _entry(value: Operand) -> Node | NodeEntry | None:
+def as_operand(value: Operand) -> Node | NodeEntry | None:
+    """The value itself, or the constant of an array or of int64 numbers."""
     if value is None or isinstance(value, (Node, NodeEntry)):
         return value
     return constant(np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, np.int64))

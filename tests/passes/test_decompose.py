@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import pytest
 import partita as pt
 from partita.graph.body_builder import BodyBuilder, NoBody
 from partita.graph.types import Array, dtype_name
-from partita.passes.decompose import decomposed, has_decomposition
+from partita.passes.decompose import decomposed, dynamic_sizes, has_decomposition
+from partita.passes.decompose.moves import cast_like
 from partita.passes.decompose.table import _ROWS
 from tests.close import assert_close
 
@@ -85,8 +86,13 @@ CASES: list[tuple[str, int, Sequence[Any], Mapping[str, Any]]] = [
 """An op of each row: its opset, the values of its inputs, and its attributes. The last two are of half-precision numbers."""
 
 
-@pytest.mark.parametrize(("op", "opset", "values", "attributes"), CASES, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_body_is_what_its_op_means(op: str, opset: int, values: Sequence[Any], attributes: dict[str, Any]) -> None:
+def by_op(part: Any) -> str:
+    """The name of a case: its op's."""
+    return part if isinstance(part, str) else ""
+
+
+def typed(op: str, opset: int, values: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[pt.Graph, pt.Node, list[Array]]:
+    """A graph of the op alone, its node, and the values of its inputs."""
     inputs = [
         None if value is None else pt.constant(value.value) if isinstance(value, Const)
         else pt.variable(f"x{i}", dtype_name(np.asarray(value).dtype), np.shape(value))
@@ -94,16 +100,53 @@ def test_a_body_is_what_its_op_means(op: str, opset: int, values: Sequence[Any],
     ]
     node = pt.op(op, *inputs, opset=opset, **attributes)
     fed = [node for node in inputs if node is not None and node.is_variable]
-    whole = pt.apply_pass(pt.Graph(list(node.outputs), fed, opsets={"": opset}), "InferShape")
-    node = next(node for node in whole.nodes if node.is_op)
-    body = decomposed(node, whole.opsets)
-    assert has_decomposition(node) and body is not None
-    by_name = {f"x{i}": np.asarray(value.value if isinstance(value, Const) else value) for i, value in enumerate(values)}
-    wanted = pt.compile(whole, "reference")(*[by_name[one.name] for one in fed])
-    results = pt.compile(body, "reference")(*[by_name[one.name] for one in body.inputs])
+    graph = pt.apply_pass(pt.Graph(list(node.outputs), fed, opsets={"": opset}), "InferShape")
+    arrays = [np.asarray(value.value if isinstance(value, Const) else value) for value in values]
+    return graph, next(node for node in graph.nodes if node.is_op), arrays
+
+
+def agree(graph: pt.Graph, body: pt.Graph, arrays: Sequence[Array]) -> None:
+    """Both compute the same on the reference."""
+    wanted = pt.compile(graph, "reference")(*[arrays[int(one.name[1:])] for one in graph.inputs])
+    results = pt.compile(body, "reference")(*[arrays[int(one.name[1:])] for one in body.inputs])
     for result, want in zip(results, wanted, strict=True):
         assert result.dtype == want.dtype
         assert_close(result, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(("op", "opset", "values", "attributes"), CASES, ids=by_op)
+def test_a_body_is_what_its_op_means(op: str, opset: int, values: Sequence[Any], attributes: dict[str, Any]) -> None:
+    graph, node, arrays = typed(op, opset, values, attributes)
+    body = decomposed(node, graph.opsets)
+    assert has_decomposition(node) and body is not None
+    agree(graph, body, arrays)
+
+
+RESIZED = {"coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5}
+DYNAMIC: list[tuple[str, Sequence[Any], Mapping[str, Any], Callable[[BodyBuilder], pt.Graph]]] = [
+    ("Slice", [normal(3, 7), np.array([5]), np.array([1]), Const([1]), Const([-2])], {},
+     lambda b: dynamic_sizes.slice_by_gathers(b, [(0, 1, -2)])),
+    ("Pad", [normal(3, 4), np.array([0, 2, 1, 1]), np.float32(7)], {},
+     lambda b: dynamic_sizes.pad_by_gathers(b, {0: (0, 2), 1: (1, 3)})),
+    ("Pad", [normal(3, 4), np.array([0, 2, 0, 1])], {"mode": "reflect"}, lambda b: dynamic_sizes.pad_by_gathers(b, {1: (1, 3)})),
+    ("Tile", [normal(3, 4), np.array([2, 3])], {}, dynamic_sizes.tile_by_expand),
+    ("MatMul", [normal(4), normal(2, 4, 3)], {}, dynamic_sizes.vector_product),
+    ("MatMul", [normal(4), normal(4)], {}, dynamic_sizes.vector_product),
+    ("Conv", [normal(2, 3, 7, 5, 5), Const(normal(4, 3, 3, 2, 2)), Const(normal(4))],
+     {"strides": [2, 1, 1], "pads": [1, 0, 1, 1, 0, 0]}, dynamic_sizes.volumes_as_images),
+    *[("Resize", [normal(1, 2, 5, 4), None, None, np.array([1, 2, 7, 9])], {**RESIZED, "mode": mode},
+       lambda b: dynamic_sizes.resize_by_gathers(b, [2, 3])) for mode in dynamic_sizes.TAPS],
+    ("CastLike", [normal(3), integers(1, dtype="int32")], {}, cast_like),
+]
+"""Ops of dynamic sizes, and their bodies."""
+
+
+@pytest.mark.parametrize(("op", "values", "attributes", "written"), DYNAMIC, ids=by_op)
+def test_a_body_for_dynamic_sizes(
+    op: str, values: Sequence[Any], attributes: dict[str, Any], written: Callable[[BodyBuilder], pt.Graph]
+) -> None:
+    graph, node, arrays = typed(op, 21, values, attributes)
+    agree(graph, written(BodyBuilder(node, graph.opsets)), arrays)
 
 
 def test_each_row_is_tried() -> None:
