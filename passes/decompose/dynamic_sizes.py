@@ -75,7 +75,7 @@ def volumes_as_images(b: BodyBuilder) -> Graph:
     images = b.Reshape(b.Transpose(joined, perm=[0, 2, 1, 3, 4]), shape)
     filters = np.ascontiguousarray(array.swapaxes(1, 2)).reshape(outs, taps * channels, *window)
     attributes = {"strides": steps[1:], "dilations": apart[1:], "pads": [*pads[1:3], *pads[4:]], "kernel_shape": window}
-    y = b.Conv(images, filters, *([b.input(2)] if b.has(2) else []), **attributes)
+    y = b.Conv(images, filters, *([b.value(2)] if b.has(2) else []), **attributes)
     volumes = b.Concat(b.Shape(x, start=0, end=1), down, [outs], b.Shape(y, start=2, end=4), axis=0)
     return b.done(b.Transpose(b.Reshape(y, volumes), perm=[0, 2, 1, 3, 4]))
 

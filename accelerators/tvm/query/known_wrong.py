@@ -44,7 +44,7 @@ def _is_float(node: Node) -> bool:
 
 WIDE = frozenset(("int64", "uint64"))
 SORTED = frozenset("float64 int8 uint8 int32 int64".split())
-"""The element types that TVM's TopK sorts right, except NaN among doubles: `prepare.parts` hands it none."""
+"""The element types that TVM's TopK sorts right, except NaN among doubles: its decomposition hands it none."""
 
 
 LONGEST = 1 << 20
