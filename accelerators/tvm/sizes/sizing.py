@@ -6,7 +6,8 @@ output's type says the size; where its numbers are used, as positions and causal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
@@ -176,27 +177,34 @@ def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, li
 
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
-    """The parts of an op that has no form for any size itself; None for what has one, and for what the host computes."""
+    """The body of an op that has no form for any size itself; None for what has one, and for what the host computes."""
     if node.op not in HAVE_PARTS or node.domain or node in reading.of_sizes:
         return None
-    version, b = graph.opsets.get("", 1), BodyBuilder(node, graph.opsets)
+    write = _decomposition(node, reading, graph.opsets.get("", 1))
+    return None if write is None else write(BodyBuilder(node, graph.opsets))
+
+
+def _decomposition(node: Node, reading: Reading, version: int) -> Callable[[BodyBuilder], Graph | None] | None:
+    """The function that writes the body of such an op."""
     if node.op == "CastLike":
-        return cast_like(b)
+        return cast_like
     axes = _gathered_along(node, reading, version)
     if axes:
-        return dynamic_sizes.resize_by_gathers(b, axes)
+        return partial(dynamic_sizes.resize_by_gathers, axes=axes)
     amounts = padded_by_sizes(node, reading, version)
     if amounts:
-        return dynamic_sizes.pad_by_gathers(b, amounts)
+        return partial(dynamic_sizes.pad_by_gathers, amounts=amounts)
     if is_one_hot(node, version):
-        return one_hot(b)
+        return one_hot
     if is_repeated_by_sizes(node, reading, version):
-        return dynamic_sizes.tile_by_expand(b)
+        return dynamic_sizes.tile_by_expand
     if is_sliced(node, reading.sizes(node.inputs[0]), version):
-        return dynamic_sizes.volumes_as_images(b)
+        return dynamic_sizes.volumes_as_images
     if multiplies_a_vector(node, reading, version):
-        return dynamic_sizes.vector_product(b)
-    return dynamic_sizes.slice_by_gathers(b, gathered_spans(node, reading)) if is_gathered(node, reading, version) else None
+        return dynamic_sizes.vector_product
+    if is_gathered(node, reading, version):
+        return partial(dynamic_sizes.slice_by_gathers, spans=gathered_spans(node, reading))
+    return None
 
 
 def in_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
