@@ -18,7 +18,7 @@ EXPANDED = "Expanded"
 
 
 def has_function(node: Node, graph: Graph) -> bool:
-    """Does ONNX define the op by a body, or do we?"""
+    """True for an op that the table decomposes, or that ONNX defines by a body."""
     if has_decomposition(node):
         return True
     if node.is_call or node.domain not in ("", "ai.onnx.ml") or node.bodies or is_random(node):
@@ -54,7 +54,7 @@ def why_whole(node: Node, graph: Graph) -> str | None:
 
 
 def is_expanded(node: Node) -> bool:
-    """Is it a call that `expanded` made?"""
+    """True for a call that `expanded` made."""
     return node.op == EXPANDED and node.domain == CALL_DOMAIN
 
 
