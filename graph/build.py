@@ -23,6 +23,10 @@ CALL_DOMAIN = "partita"
 """The domain of subgraph calls that Partita makes."""
 
 
+FUSED = "partita.fused"
+"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need not:
+the nodes in its body have kept their names."""
+
 INLINE = "partita.inline"
 """The metadata key of a call that must not be inlined by `compile`; the value is then "no"."""
 

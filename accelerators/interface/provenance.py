@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from partita.graph.build import FUSED as FUSED
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
-
-FUSED = "partita.fused"
-"""The metadata key under which a fused node lists, one a line, the names of the original nodes that it replaces. A call need
-not: the nodes in its body have kept their names."""
 
 Answer = bool | str
 """True, or the reason why not."""

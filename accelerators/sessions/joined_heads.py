@@ -5,12 +5,11 @@ earlier ones. If that did not hold, the attention would not be recognised, since
 
 from __future__ import annotations
 
-from partita.graph.build import CALL_DOMAIN
+from partita.graph.body_builder import BodyBuilder, body_call
 from partita.graph.graph import Graph
 from partita.graph.inline import inline_calls
 from partita.graph.microsoft import DOMAIN, NoBody, body_of
 from partita.graph.microsoft.grouped import appended
-from partita.graph.microsoft.writing import Writing
 from partita.graph.node import Node
 from partita.graph.rewrite import Rewriter, rewrite
 
@@ -28,10 +27,7 @@ def with_joined_caches(graph: Graph) -> Graph:
         if body is None:
             rewriter.keep(node)
             return
-        by_name = {f"x{i}": entry for i, entry in enumerate(node.inputs)}
-        read = tuple(by_name[one.name] for one in body.inputs)
-        call = node.evolve(op="Joined", domain=CALL_DOMAIN, inputs=read, attrs={}, subgraph=body)
-        rewriter.keep(node, rewriter.rebuilt(call))
+        rewriter.keep(node, rewriter.rebuilt(body_call(node, body, "Joined")))
 
     return inline_calls(rewrite(graph, visit))
 
@@ -42,11 +38,10 @@ def _has_cache(node: Node) -> bool:
 
 
 def _body(node: Node, graph: Graph) -> Graph | None:
-    types = [None if entry is None else entry.type for entry in node.inputs]
-    values, version = [None if entry is None else entry.node.value for entry in node.inputs], graph.opsets.get("", 1)
+    builder = BodyBuilder(node, graph.opsets)
     try:
-        is_grouped = node.op == "GroupQueryAttention"
-        body = appended(Writing(node, types, values, version)) if is_grouped else body_of(node, types, values, version)
+        if node.op == "GroupQueryAttention":
+            return appended(builder)
+        return body_of(node, builder.types, builder.values, builder.version).evolve(opsets=graph.opsets)
     except NoBody:
         return None
-    return body.evolve(opsets=graph.opsets)

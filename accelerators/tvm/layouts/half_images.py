@@ -5,10 +5,10 @@ from __future__ import annotations
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.accelerators.tvm.layouts.transposing import find_phases
 from partita.accelerators.tvm.machine.machine import Machine
-from partita.accelerators.tvm.prepare.halves import is_half
-from partita.accelerators.tvm.prepare.resizing import has_constant_sizes, mixtures
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.passes.decompose.halves import is_half
+from partita.passes.decompose.resizing import has_constant_sizes, mixtures
 
 BLOCKED_ALONE = frozenset(("LRN", "Resize", "Upsample"))
 """Ops that read plain values too, where these are float32."""

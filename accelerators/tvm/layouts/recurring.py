@@ -11,7 +11,6 @@ import numpy as np
 from partita.accelerators.tvm.bodies.blocked import ORIGIN, origins_of
 from partita.accelerators.tvm.bodies.recurrent import DOMAIN, is_recurrent
 from partita.accelerators.tvm.kernels.shared.numbers import HALVES
-from partita.accelerators.tvm.prepare.parts import onnx_type
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import constant, op
 from partita.graph.graph import Graph
@@ -65,7 +64,7 @@ class _Projecting:
         wide = self.rewriter.keep(self._named(layer.evolve(output_names=names, output_types=types), "steps"))
         for old in node.outputs:
             if old.name:
-                self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=onnx_type(self.dtype)))
+                self.rewriter.replace(old, self._op("Cast", "narrow", wide[old.index], to=self.dtype))
 
     def _product(self, given: NodeEntry, columns: NodeEntry) -> NodeEntry:
         """The inputs of all steps by their weights. Where sizes are known only while the model runs, its type is said here."""

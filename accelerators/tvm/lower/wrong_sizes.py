@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from partita.accelerators.interface.empties import has_no_elements, sums_nothing
-from partita.accelerators.tvm.prepare.contractions import MOST_PRODUCTS, is_long
 from partita.graph.node import Node
 from partita.graph.types import TensorType
+from partita.passes.decompose.einsum import MOST_PRODUCTS, is_long
 
 
 def wrong_size(node: Node) -> str | None:

@@ -28,19 +28,8 @@ from partita.accelerators.tvm.lower.wrong_sizes import wrong_size
 from partita.accelerators.tvm.machine.library import part
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
-from partita.accelerators.tvm.prepare.einsum_groups import REFUSAL as AS_GROUPS
-from partita.accelerators.tvm.prepare.einsum_groups import groups_of
-from partita.accelerators.tvm.prepare.einsum_matmul import REFUSAL as AS_PRODUCT
-from partita.accelerators.tvm.prepare.einsum_matmul import product_of
-from partita.accelerators.tvm.prepare.einsum_turned import REFUSAL as AS_TRANSPOSE
-from partita.accelerators.tvm.prepare.einsum_turned import order_of
 from partita.accelerators.tvm.prepare.expanding import why_whole
-from partita.accelerators.tvm.prepare.halves import is_widened
-from partita.accelerators.tvm.prepare.patches import REFUSAL as AS_PATCHES
-from partita.accelerators.tvm.prepare.patches import is_of_patches
 from partita.accelerators.tvm.prepare.single import alone
-from partita.accelerators.tvm.prepare.whole_products import REFUSAL as APART
-from partita.accelerators.tvm.prepare.whole_products import is_far, is_pair_of_unknown_points
 from partita.accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
@@ -55,6 +44,10 @@ from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.deciding import COUNTING, INDEXED, deciding
+from partita.passes.decompose.einsum import groups_of, order_of
+from partita.passes.decompose.halves import is_widened
+from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
+from partita.passes.decompose.patches import is_of_patches
 
 DTYPES = frozenset(
     "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
@@ -138,15 +131,15 @@ def _answer(node: Node, graph: Graph, machine: Machine) -> bool | str:
     if node.op == "ConvInteger" and not node.domain:
         return whole_convolution_of(node) is not None or REFUSAL
     if node.op == "MatMulInteger" and machine.kind == "cpu" and (is_far(node) or is_pair_of_unknown_points(node)):
-        return APART
-    if product_of(node) is not None:
-        return AS_PRODUCT
+        return "kernels of whole products take signed bytes around zero, and this is taken apart first"
     if machine.kind == "cpu" and is_of_patches(node):
-        return AS_PATCHES
-    if groups_of(node) is not None:
-        return AS_GROUPS
+        return "this convolution is a product of patches"
+    groups = groups_of(node)
+    if groups is not None:
+        operands = "matrices" if groups.is_matmul else "groups of dimensions"
+        return f"this Einsum is a product of {operands}, and is taken apart first"
     if order_of(node) is not None:
-        return AS_TRANSPOSE
+        return "this Einsum is a Transpose, and is taken apart first"
     reason = _refusal(node, graph)
     if reason is not None:
         return reason

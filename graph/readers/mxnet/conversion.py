@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from partita.graph.body_builder import OpBuilder, Operand, as_operand
 from partita.graph.build import constant, op
 from partita.graph.errors import ReadError
+from partita.graph.graph import DEFAULT_OPSET
 from partita.graph.node import Node, NodeEntry
 from partita.graph.readers.mxnet.attributes import Attributes
 from partita.graph.readers.mxnet.infer import output_types
@@ -19,10 +21,13 @@ from partita.graph.types import Dim, TensorType, numpy_dtype
 __all__ = ["Conversion"]
 
 
-class Conversion:
+class Conversion(OpBuilder):
     """One MXNet node that is being converted.
 
-    The node that computes its value has its name (`result`); further nodes have the name with a suffix (`helper`)."""
+    The node that computes its value has its name (`result`); further nodes have the name with a suffix:
+    `c.Mul(x, x, name="squares")`."""
+
+    version = DEFAULT_OPSET
 
     def __init__(
         self,
@@ -70,17 +75,17 @@ class Conversion:
             node = node.evolve(metadata={**node.metadata, **noted_name(self._name, name)})
         return node.outputs
 
-    def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
-        """The value of a further node, besides the one with the MXNet node's name."""
-        return self.helpers(what, op_type, *inputs, count=1, **attrs)[0]
-
-    def helpers(
-        self, what: str, op_type: str, *inputs: NodeEntry | None, count: int, **attrs: Any
+    def ops(
+        self, op_type: str, count: int | None, /, *inputs: Operand, name: str | None = None, **attributes: Any
     ) -> tuple[NodeEntry, ...]:
-        """The values of a further node with several outputs."""
-        title = self._names.fresh(f"{self._name}_{what}")
-        values = (title,) if count == 1 else tuple(self._names.fresh(f"{title}_{i}") for i in range(count))
-        return self._make(op_type, inputs, title, values, None, attrs).outputs
+        """The results of a further node; its name is the MXNet node's, followed by `name`."""
+        title = self._names.fresh(f"{self._name}_{name or op_type.lower()}")
+        values = (title,) if count in (1, None) else tuple([self._names.fresh(f"{title}_{i}") for i in range(count or 1)])
+        return self._make(op_type, tuple(map(as_operand, inputs)), title, values, None, attributes).outputs
+
+    def helper(self, what: str, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
+        """The same as `op(op_type, *inputs, name=what)`."""
+        return self.op(op_type, *inputs, name=what, **attrs)
 
     def extra(self, index: int, op_type: str, *inputs: NodeEntry | None, **attrs: Any) -> NodeEntry:
         """A further output of the MXNet node, computed by a separate node."""
@@ -103,18 +108,12 @@ class Conversion:
 
     def cast(self, what: str, entry: NodeEntry, dtype: str) -> NodeEntry:
         """The value cast to this dtype, if it has another."""
-        return entry if self.dtype(entry) == dtype else self.helper(what, "Cast", entry, to=dtype)
-
-    def permuted(self, what: str, entry: NodeEntry, perm: Sequence[int]) -> NodeEntry:
-        """The value transposed by `perm`, unless that is the identity."""
-        if list(perm) == list(range(len(perm))):
-            return entry
-        return self.helper(what, "Transpose", entry, perm=list(perm))
+        return entry if self.dtype(entry) == dtype else self.op("Cast", entry, to=dtype, name=what)
 
     def _make(
         self,
         op_type: str,
-        inputs: Sequence[NodeEntry | None],
+        inputs: Sequence[Node | NodeEntry | None],
         name: str,
         values: tuple[str, ...],
         shape: Sequence[Dim] | None,

@@ -38,7 +38,7 @@ def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntr
     if what == "power":
         return c.result("Pow", a, b)
     if what == "hypot":
-        squares = c.helper("squares", "Add", c.helper("left", "Mul", a, a), c.helper("right", "Mul", b, b))
+        squares = c.Add(c.Mul(a, a, name="left"), c.Mul(b, b, name="right"), name="squares")
         return c.result("Sqrt", squares)
     if what == "mod":
         return _mod(c, a, b)
@@ -48,25 +48,23 @@ def arithmetic(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntr
 def _mod(c: Conversion, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     """The remainder of a divided by b, with the sign of b; zero where b is zero."""
     if c.is_float(a):
-        times = c.helper("times", "Floor", c.helper("quotient", "Div", a, b))
-        rest = c.helper("rest", "Sub", a, c.helper("whole", "Mul", times, b))
+        times = c.Floor(c.Div(a, b, name="quotient"), name="times")
+        rest = c.Sub(a, c.Mul(times, b, name="whole"), name="rest")
     else:
         one = c.like("one", 1, b)
-        divisor = c.helper(
-            "divisor", "Where", c.helper("no_divisor", "Equal", b, c.like("none", 0, b)), one, b
-        )
-        rest = c.helper("rest", "Mod", a, divisor)
+        divisor = c.Where(c.Equal(b, c.like("none", 0, b), name="no_divisor"), one, b, name="divisor")
+        rest = c.Mod(a, divisor, name="rest")
     zero = c.like("zero", 0, a)
-    return c.result("Where", c.helper("by_zero", "Equal", b, zero), zero, rest)
+    return c.result("Where", c.Equal(b, zero, name="by_zero"), zero, rest)
 
 
 def _truth(c: Conversion, what: str, a: NodeEntry, b: NodeEntry) -> NodeEntry:
     if what in LOGICAL:
-        truth = c.helper("truth", LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"))
+        truth = c.op(LOGICAL[what], c.cast("left", a, "bool"), c.cast("right", b, "bool"), name="truth")
     else:
         op, turned = COMPARISONS[what]
-        truth = c.helper("truth", op, a, b)
-        truth = c.helper("otherwise", "Not", truth) if turned else truth
+        truth = c.op(op, a, b, name="truth")
+        truth = c.Not(truth, name="otherwise") if turned else truth
     return c.result("Cast", truth, to=c.dtype(a))
 
 

@@ -36,7 +36,7 @@ def convolution(c: Conversion) -> NodeEntry:
         "group": c.params.integer("num_group", 1, least=1),
     }
     if last:
-        return channels_last(c, c.helper("conv", "Conv", data, weight, bias, **window), space + 2)
+        return channels_last(c, c.Conv(data, weight, bias, **window, name="conv"), space + 2)
     shape = (None, c.params.integer("num_filter", least=1), *(None for _ in kernel))
     return c.result("Conv", data, weight, bias, shape=shape, **window)
 

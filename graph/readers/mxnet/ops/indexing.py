@@ -20,13 +20,11 @@ def bounded(c: Conversion, index: NodeEntry, data: NodeEntry, axis: int, mode: s
     if isinstance(size, int):
         count, last = (c.constant(what, n, "int64") for what, n in (("size", size), ("last", size - 1)))
     else:
-        count = c.helper(
-            "size", "Gather", c.helper("sizes", "Shape", data), c.constant("axis", axis, "int64")
-        )
-        last = c.helper("last", "Sub", count, c.constant("one", 1, "int64"))
+        count = c.Gather(c.Shape(data, name="sizes"), c.constant("axis", axis, "int64"), name="size")
+        last = c.Sub(count, c.constant("one", 1, "int64"), name="last")
     if mode == "wrap":
-        return c.helper("wrapped", "Mod", index, count)
-    return c.helper("clipped", "Clip", index, c.constant("first", 0, "int64"), last)
+        return c.Mod(index, count, name="wrapped")
+    return c.Clip(index, c.constant("first", 0, "int64"), last, name="clipped")
 
 
 @converter("Embedding _contrib_SparseEmbedding", "input_dim output_dim dtype deterministic", inputs=2, onnx="Gather")
@@ -54,10 +52,10 @@ def pick(c: Conversion) -> NodeEntry:
     chosen = bounded(c, index, data, axis, c.params.choice("mode", ("clip", "wrap"), "clip"))
     axes = c.integers("axes", [axis])
     if c.rank(index) < rank:
-        chosen = c.helper("apart", "Unsqueeze", chosen, axes)
+        chosen = c.Unsqueeze(chosen, axes, name="apart")
     if c.params.boolean("keepdims") or rank == 1:
         return c.result("GatherElements", data, chosen, axis=axis)
-    picked = c.helper("found", "GatherElements", data, chosen, axis=axis)
+    picked = c.GatherElements(data, chosen, axis=axis, name="found")
     return c.result("Squeeze", picked, axes)
 
 
@@ -66,7 +64,7 @@ def gather_nd(c: Conversion) -> NodeEntry:
     """MXNet's coordinates are along the first axis of the index, ONNX's along the last."""
     data, index = c.inputs
     rank = c.rank(index)
-    last = c.permuted("coordinates_last", c.cast("index", index, "int64"), [*range(1, rank), 0])
+    last = c.transposed(c.cast("index", index, "int64"), [*range(1, rank), 0], name="coordinates_last")
     return c.result("GatherND", data, last)
 
 
@@ -75,14 +73,14 @@ def one_hot(c: Conversion) -> NodeEntry:
     """An index out of range gives a row of zeros; in ONNX negative ones count from the end."""
     depth = c.constant("depth", c.params.integer("depth", least=1), "int64")
     index = c.cast("index", c.inputs[0], "int64")
-    negative = c.helper("negative", "Less", index, c.constant("first", 0, "int64"))
-    index = c.helper("outside", "Where", negative, depth, index)
+    negative = c.Less(index, c.constant("first", 0, "int64"), name="negative")
+    index = c.Where(negative, depth, index, name="outside")
     values = [c.params.number("off_value", 0.0), c.params.number("on_value", 1.0)]
     dtype = c.params.dtype("dtype", "float32")
     if dtype == "float32":
         return c.result("OneHot", index, depth, c.constant("values", values, dtype), axis=-1)
     # Engines implement OneHot for few dtypes.
-    hot = c.helper("hot", "OneHot", index, depth, c.constant("values", values, "float32"), axis=-1)
+    hot = c.OneHot(index, depth, c.constant("values", values, "float32"), axis=-1, name="hot")
     return c.result("Cast", hot, to=dtype)
 
 
@@ -99,8 +97,8 @@ def roi_align(c: Conversion) -> NodeEntry:
         c.params.fail("position_sensitive", "False")
     height, width = c.params.sizes("pooled_size", 2, None)
     columns = c.integers("columns", [1, 4])
-    image, boxes = c.helpers("roi", "Split", rois, columns, count=2, axis=1)
-    flat = c.helper("image_flat", "Squeeze", image, c.integers("axis", [1]))
+    image, boxes = c.ops("Split", 2, rois, columns, axis=1, name="roi")
+    flat = c.Squeeze(image, c.integers("axis", [1]), name="image_flat")
     return c.result(
         "RoiAlign",
         data,

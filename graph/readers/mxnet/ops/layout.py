@@ -23,7 +23,7 @@ def is_channels_last(c: Conversion, rank: int) -> bool:
 
 def channels_first(c: Conversion, what: str, entry: NodeEntry, rank: int) -> NodeEntry:
     """The value with its last axis moved to position 1."""
-    return c.permuted(what, entry, [0, rank - 1, *range(1, rank - 1)])
+    return c.transposed(entry, [0, rank - 1, *range(1, rank - 1)], name=what)
 
 
 def channels_last(c: Conversion, entry: NodeEntry, rank: int) -> NodeEntry:

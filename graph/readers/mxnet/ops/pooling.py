@@ -43,7 +43,7 @@ class _Pooling:
     def make(self, op: str, *inputs: NodeEntry, **attrs: object) -> NodeEntry:
         """Makes the nodes and returns the value of the last one."""
         if not self.final:
-            return self.c.helper("pool", op, *inputs, **attrs)
+            return self.c.op(op, *inputs, **attrs, name="pool")
         rank = len(self.c.params.integers("kernel")) + 2
         return self.c.result(op, *inputs, shape=(None,) * rank if rank > 2 else None, **attrs)
 
@@ -76,9 +76,7 @@ class _Pooling:
             self.c.unknown("the size of the data")
         if self.kind == "lp":
             return self.windows("LpPool", begin, end, p=self.power(), **window)
-        mean = self.c.helper(
-            "mean", "AveragePool", self.data, pads=begin + end, count_include_pad=1, **window
-        )
+        mean = self.c.AveragePool(self.data, pads=begin + end, count_include_pad=1, **window, name="mean")
         return self.make("Mul", mean, self.c.like("window", math.prod(kernel), self.data))
 
     def average(self, begin: list[int], end: list[int] | None, window: dict[str, list[int]]) -> NodeEntry:
@@ -89,7 +87,7 @@ class _Pooling:
         if not counts:
             return self.windows("AveragePool", begin, end, **window)
         pads = self.c.integers("pads", [0, 0, *begin, 0, 0, *begin])
-        self.data = self.c.helper("padded", "Pad", self.data, pads)
+        self.data = self.c.Pad(self.data, pads, name="padded")
         beyond = None if end is None else [e - b for b, e in zip(begin, end, strict=True)]
         return self.windows("AveragePool", [0] * len(begin), beyond, **window)
 

@@ -91,7 +91,7 @@ def converter(
     >>> @converter("my_swish", "beta")
     ... def swish(c):
     ...     x = c.inputs[0]
-    ...     gate = c.helper("gate", "Sigmoid", c.helper("scaled", "Mul", x, c.like("beta", c.params.number("beta", 1.0), x)))
+    ...     gate = c.Sigmoid(c.Mul(x, c.like("beta", c.params.number("beta", 1.0), x), name="scaled"), name="gate")
     ...     return c.result("Mul", x, gate)
     """
 

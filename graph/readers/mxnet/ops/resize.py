@@ -37,7 +37,7 @@ def _to_first(c: Conversion, i: int, entry: NodeEntry, scale: int) -> NodeEntry:
     factors = [w // s if s else 0 for w, s in zip(wanted, sizes, strict=True)]
     if [f * s for f, s in zip(factors, sizes, strict=True)] != wanted:
         c.fail(f"input {i} of size {tuple(sizes)} cannot be enlarged to {tuple(wanted)}")
-    return c.helper(f"part{i}", "Resize", entry, None, _scales(c, f"scales{i}", factors), **_NEAREST)
+    return c.Resize(entry, None, _scales(c, f"scales{i}", factors), **_NEAREST, name=f"part{i}")
 
 
 def _bilinear(c: Conversion, scale: int) -> NodeEntry:

@@ -48,7 +48,7 @@ def shape_value(c: Conversion, what: str, parts: Sequence[Part], infer: bool = F
     if len(known) == len(parts):
         return c.integers(what, known)
     pieces = [_piece(c, f"{what}_{i}", part) for i, part in enumerate(parts)]
-    return c.helper(what, "Concat", *pieces, axis=0)
+    return c.Concat(*pieces, axis=0, name=what)
 
 
 def shape_of(c: Conversion, what: str, entry: NodeEntry) -> NodeEntry:
@@ -57,19 +57,15 @@ def shape_of(c: Conversion, what: str, entry: NodeEntry) -> NodeEntry:
     known = [size for size in dims or () if isinstance(size, int)]
     if dims is not None and len(known) == len(dims):
         return c.integers(what, known)
-    return c.helper(what, "Shape", entry)
+    return c.Shape(entry, name=what)
 
 
 def _piece(c: Conversion, what: str, part: Part) -> NodeEntry:
     """The part as an array of one element."""
     if isinstance(part, int):
         return c.integers(what, [part])
-    shape = c.helper(f"{what}_of", "Shape", part.entry)
-    sizes = c.helper(f"{what}_sizes", "Gather", shape, c.integers(f"{what}_axes", part.axes))
+    shape = c.Shape(part.entry, name=f"{what}_of")
+    sizes = c.Gather(shape, c.integers(f"{what}_axes", part.axes), name=f"{what}_sizes")
     if len(part.axes) > 1:
-        sizes = c.helper(f"{what}_product", "ReduceProd", sizes, c.integers(f"{what}_all", [0]))
-    return (
-        sizes
-        if part.factor == 1
-        else c.helper(what, "Mul", sizes, c.integers(f"{what}_factor", [part.factor]))
-    )
+        sizes = c.ReduceProd(sizes, c.integers(f"{what}_all", [0]), name=f"{what}_product")
+    return sizes if part.factor == 1 else c.Mul(sizes, c.integers(f"{what}_factor", [part.factor]), name=what)

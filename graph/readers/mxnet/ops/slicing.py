@@ -95,7 +95,7 @@ def _parts(c: Conversion, axis: int, sizes: list[int] | None, count: int) -> tup
         return c.results("Split", c.inputs[0], lengths, count=count, axis=axis, num_outputs=number)
     if sizes and max(sizes) > 1:
         c.params.fail("squeeze_axis", "False where a part is longer than 1")
-    parts = c.helpers("split", "Split", c.inputs[0], lengths, count=count, axis=axis, num_outputs=number)
+    parts = c.ops("Split", count, c.inputs[0], lengths, axis=axis, num_outputs=number, name="split")
     axes = c.integers("axis", [axis])
     if count == 1:
         return (c.result("Squeeze", parts[0], axes),)

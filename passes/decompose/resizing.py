@@ -1,21 +1,66 @@
-"""How a resize mixes the positions of an image: for each row and column of the result the two it reads, and their
-shares.
+"""Resizes as sums of the positions that it reads, times their shares.
 
-The meaning of each of ONNX's modes comes from the op's own meaning in numpy: a resize is linear along each dimension,
-so resizing the unit vectors gives its matrix.
-"""
+The meaning of each of ONNX's modes comes from the op's own meaning in numpy: a resize is linear along each dimension, so that
+resizing the unit vectors gives its matrix."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from partita.graph.body_builder import BodyBuilder
 from partita.graph.graph import Graph
 from partita.graph.interpret import evaluate_node
-from partita.graph.node import Node
-from partita.graph.types import Array, TensorType
+from partita.graph.node import Node, NodeEntry
+from partita.graph.types import Array, TensorType, numpy_dtype
+from partita.passes.decompose.halves import HALVES
+
+TAPS = 8
+"""A resize whose results are mixed of more positions than this along one dimension is left to others."""
+
+MIXED = HALVES | {"float32", "float64"}
+"""The element types that a resize mixes."""
 
 LARGEST = 30_000_000
 """Numbers that finding a matrix may take."""
+
+
+def resize(b: BodyBuilder) -> Graph | None:
+    """One dimension after the other: each result is the sum of what it reads, times its shares. Half-precision numbers are
+    gathered as they are stored, mixed in float32, and rounded once."""
+    rank, dtype, y = b.rank(0), b.type(0).dtype, b.input(0)
+    if b.attr("mode", "nearest") != "nearest" and dtype not in MIXED:
+        return None
+    is_narrow = starts_narrow = dtype in HALVES
+    for axis in range(rank):
+        shares = matrix(b.node, b.opsets, axis)
+        if shares is None or not len(shares):
+            return None
+        if not np.array_equal(shares, np.eye(shares.shape[1])):
+            taps = np.argsort(shares == 0, axis=1, kind="stable")[:, : int(np.count_nonzero(shares, axis=1).max())]
+            if taps.shape[1] > TAPS:
+                return None
+            shares = np.take_along_axis(shares, taps, 1).astype(numpy_dtype("float32" if starts_narrow else dtype))
+            y = _mixed(b, y, rank - axis, taps, shares, is_narrow)
+            is_narrow = is_narrow and y.node.op == "Gather"
+    if starts_narrow and not is_narrow:
+        y = b.Cast(y, to=dtype)
+    return b.done(y if y.node.is_op else b.Identity(y))
+
+
+def _mixed(b: BodyBuilder, x: NodeEntry, dims: int, positions: Array, shares: Array, is_narrow: bool) -> NodeEntry:
+    """The mixture of the positions that each result reads along the first of the last `dims` dimensions, in float32 where the
+    numbers are narrow; a single position is taken as it is."""
+    read = [b.Gather(x, column, axis=-dims) for column in positions.T]
+    if len(read) == 1 and (shares == 1).all():
+        return read[0]
+    read = [b.Cast(part, to="float32") for part in read] if is_narrow else read
+    along = [-1, *[1] * (dims - 1)]
+    total, *others = [b.Mul(part, share.reshape(along)) for part, share in zip(read, shares.T, strict=True)]
+    for other in others:
+        total = b.Add(total, other)
+    return total
 
 
 def has_constant_sizes(node: Node) -> bool:
@@ -34,7 +79,7 @@ def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int
         return None
     by_axis = []
     for axis in (2, 3):
-        shares = matrix(node, graph, axis)
+        shares = matrix(node, graph.opsets, axis)
         if shares is None or (np.count_nonzero(shares, axis=1) > 2).any():
             return None
         largest = np.argsort(-np.abs(shares), axis=1, kind="stable")
@@ -48,7 +93,7 @@ def mixtures(node: Node, graph: Graph, image: tuple[int, ...], result: tuple[int
     return by_axis
 
 
-def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
+def matrix(node: Node, opsets: Mapping[str, int], axis: int) -> Array | None:
     """The matrix [positions made, positions read] of one dimension; None where it depends on other dimensions or on
     unknown values.
     """
@@ -80,7 +125,7 @@ def matrix(node: Node, graph: Graph, axis: int) -> Array | None:
     attributes = {name: value for name, value in node.attrs.items() if name != "axes"}
     if "scales" in attributes:
         attributes["scales"] = [1.0, attributes["scales"][axis]]
-    (result,) = evaluate_node(node.evolve(attrs=attributes), given, graph.opsets)
+    (result,) = evaluate_node(node.evolve(attrs=attributes), given, opsets)
     return np.asarray(result, np.float64).T
 
 
