@@ -14,7 +14,7 @@ import attrs
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.schemas import ONNX_DOMAINS
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.types import TensorType
 
 
@@ -104,15 +104,16 @@ class _Tally:
 
 def _counted(node: Node) -> tuple[int, int] | None:
     """The node's MACs and its other FLOPs; None if they depend on an unknown size."""
-    if node.domain not in ONNX_DOMAINS:
+    has, is_onnx = traits(str(node.op), node.domain), node.domain in ONNX_DOMAINS
+    if not is_onnx and has.isdisjoint(("unary", "broadcast", "moving", *_READING)):
         return None
-    if node.op in _MOVING:
+    if "moving" in has:
         return 0, 0
     results = _elements(entry for entry in node.outputs if entry.name)
-    if node.op in _READING:
+    if not has.isdisjoint(_READING):
         read = _elements(entry for entry in node.inputs[:1] if entry is not None)
         return None if read is None else (0, read)
-    products = _PRODUCTS.get(str(node.op))
+    products = _PRODUCTS.get(str(node.op)) if is_onnx else None
     if products is None or results is None:
         return None if results is None else (0, results)
     macs = products(node, results)
@@ -151,9 +152,9 @@ def _elements(entries: Iterable[NodeEntry]) -> int | None:
     return total
 
 
-def _convolution(node: Node, results: int, weights: int = 1) -> int | None:
+def _convolution(node: Node, results: int) -> int | None:
     """Each result sums over a window of the channels of its group: the weights without their first dimension."""
-    kernel = _shape(node, weights)
+    kernel = _shape(node, FILTERS[str(node.op)])
     return None if kernel is None else results * math.prod(kernel[1:])
 
 
@@ -207,25 +208,14 @@ def _attention(node: Node, results: int) -> int | None:
 
 
 _PRODUCTS: Mapping[str, Callable[[Node, int], int | None]] = {
+    **dict.fromkeys(FILTERS, _convolution),
+    **dict.fromkeys(ops("matrix_product"), _product),
+    **dict.fromkeys(ops("recurrent"), _recurrence),
     "Attention": _attention,
-    "Conv": _convolution,
-    "ConvInteger": _convolution,
     "ConvTranspose": _transposed,
-    "DeformConv": _convolution,
     "Einsum": lambda node, results: einsum_products(node),
-    "GRU": _recurrence,
-    "Gemm": _product,
-    "LSTM": _recurrence,
-    "MatMul": _product,
-    "MatMulInteger": _product,
-    "QLinearConv": lambda node, results: _convolution(node, results, weights=3),
-    "QLinearMatMul": _product,
-    "RNN": _recurrence,
 }
 """MACs of the ops that consist mostly of products."""
 
-_READING = ops("reduction", "arg_reduction", "pool", "global_pool") | {"CumSum", "Hardmax", "MaxRoiPool", "TopK"}
-"""Ops that reduce their input: they count one FLOP per input element."""
-
-_MOVING = ops("moving")
-"""The ops that move or describe data."""
+_READING = ("reduction", "arg_reduction", "pool", "global_pool", "reading")
+"""The traits of ops that cost as much as they read."""

@@ -8,7 +8,7 @@ from itertools import permutations
 import attrs
 
 from partita.graph.node import Node, NodeEntry
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import traits
 from partita.partition.growth.fixed import contract_fixed
 from partita.partition.growth.quotient import Quotient
 from partita.partition.op_index import OpIndex, consumers
@@ -132,7 +132,7 @@ class Matcher:
             del inputs[slot]
         node = self.index.nodes[v]
         listed = part.operands
-        orders = permutations(listed) if node.op in ops("commutative") and not node.domain else iter([listed])
+        orders = permutations(listed) if "commutative" in traits(str(node.op), node.domain) else iter([listed])
         tried: set[tuple[int, ...]] = set()
         for order in orders:
             key = tuple(map(id, order))

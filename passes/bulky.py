@@ -6,11 +6,13 @@ Shapes are computed with short vectors, and only those are propagated."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Dim, TensorType, Type
 
 LONGEST = 1024
@@ -19,13 +21,8 @@ LONGEST = 1024
 RANK = 64
 """Assumed maximum length of the result of Shape: ranks of tensors are small."""
 
-_PROPAGATED = frozenset("Add Cast Concat Gather Mul Size Slice Squeeze Sub Unsqueeze MeanVarianceNormalization".split())
-"""The ops through which ONNX propagates values, and one whose function body consists of such ops."""
-
 _READ = frozenset("ConstantOfShape Expand Range Reshape Resize Slice Tile".split())
 """The ops whose inference rules read a vector as a shape."""
-
-_LOOKED_AT = _PROPAGATED | _READ
 
 _SHAPES = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 """Per op whose result has as many dimensions as a vector has elements, the index of this input."""
@@ -70,12 +67,12 @@ def _dimensions(node: Node, inputs: Sequence[Type | None]) -> Dim:
 def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:
     bounds: Bounds = {}
     for node in graph.nodes:
-        if node.is_op and not node.domain and node.op in _LOOKED_AT:
+        if node.is_op and not node.domain and (node.op in _READ or _is_propagated(str(node.op))):
             given = [_OTHER if entry is None else bounds.get(entry, _OTHER) for entry in node.inputs]
             length = _length(node, given)
             if length is None or length > LONGEST:
                 yield node.name
-            elif node.op in _PROPAGATED and _OTHER not in given:
+            elif _is_propagated(str(node.op)) and _OTHER not in given:
                 bounds[node[0]] = length
         for entry in node.outputs:
             if entry not in bounds:
@@ -84,6 +81,16 @@ def _bulky(graph: Graph, outer: Mapping[Node, int | None]) -> Iterator[str]:
             inner = body.inputs[len(body.inputs) - len(node.captures) :]
             captured = zip(inner, [bounds.get(entry, _OTHER) for entry in node.captures], strict=True)
             yield from _bulky(body, dict(captured))
+
+
+@cache
+def _is_propagated(op: str) -> bool:
+    """True if ONNX propagates values through the op. It takes MeanVarianceNormalization for a body of such ops."""
+    import onnx.defs
+
+    if op in ("MeanVarianceNormalization", "Shape"):  # A Shape propagates sizes, no values.
+        return op != "Shape"
+    return onnx.defs.has(op) and bool(onnx.defs.get_schema(op).has_data_propagation_function)
 
 
 def _length(node: Node, given: list[int | None]) -> int | None:
@@ -98,7 +105,7 @@ def _bound(entry: NodeEntry) -> int | None:
     node, kind = entry.node, entry.type
     if node.value is not None and isinstance(node.value, np.ndarray):
         return node.value.size if node.value.ndim < 2 else _OTHER
-    if node.op in ("Shape", "Size") and not node.domain:
+    if node.op in ops("size") and not node.domain:
         return RANK
     if not isinstance(kind, TensorType):
         return _OTHER if kind is not None else None

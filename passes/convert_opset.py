@@ -13,6 +13,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
 from partita.graph.ops import spec_of
 from partita.graph.ops.fragile import is_fragile
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import TensorType
 from partita.passes.bodies import control_targets
@@ -174,7 +175,7 @@ def _refuse_wrong(g: Graph, opset: int) -> None:
     if opset >= 13 or g.opsets[""] < 13:
         return
     for node in g.nodes:
-        if node.op in ("Softmax", "LogSoftmax", "Hardmax") and not node.domain:
+        if node.op in ops("softmax") and not node.domain:
             known = node[0].type
             rank = known.rank if isinstance(known, TensorType) else None
             if node.attrs.get("axis", -1) not in (-1, None if rank is None else rank - 1):

@@ -25,9 +25,6 @@ INDEXED: Mapping[str, int] = {
 }
 """Per op the position of the input that holds indices."""
 
-COUNTING = ops("counting")
-"""Ops whose result sizes depend on values."""
-
 
 def deciding(node: Node) -> list[NodeEntry]:
     """The inputs whose values determine the sizes of the op's results."""

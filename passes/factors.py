@@ -11,6 +11,7 @@ import numpy as np
 from partita.graph.errors import TypeMismatch
 from partita.graph.node import Node
 from partita.graph.numerics.resize import scaled_size
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType, Type
 
 EXACT = 1 << 8
@@ -19,7 +20,7 @@ EXACT = 1 << 8
 
 def is_rounded(node: Node) -> bool:
     """True for a resize by constant factors, of which one is no fraction of small integers."""
-    if node.domain or node.op not in ("Resize", "Upsample"):
+    if node.domain or node.op not in ops("resizing"):
         return False
     if len(node.inputs) > 3 and node.inputs[3] is not None:
         return False

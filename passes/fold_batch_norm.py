@@ -10,6 +10,7 @@ import numpy as np
 from partita.graph.graph import Graph
 from partita.graph.new_array import new_array
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.bodies import control_targets, everywhere
@@ -76,9 +77,9 @@ def _fold(norm: Node, g: Graph, scale_weights: bool) -> _Fold | None:
     bias = as_constant(op.inputs[2]) if len(op.inputs) > 2 else None
     if len(op.inputs) > 2 and op.inputs[2] is not None and bias is None:
         return None
-    if op.op in ("Conv", "ConvTranspose"):
+    if op.op in ops("convolution"):
         factors = convolution_factors(op, weight, bias, scale, shift)
-    elif op.op in ("Gemm", "MatMul") and g.opsets.get("", 1) >= 7:
+    elif op.op in ops("matmul") and g.opsets.get("", 1) >= 7:
         factors = _gemm_factors(op, weight, bias, scale, shift)
     else:
         return None

@@ -8,17 +8,8 @@ import math
 
 from partita.graph.flops import einsum_products
 from partita.graph.node import Node
-from partita.graph.ops.traits import ops
+from partita.graph.ops.traits import FILTERS, ops, traits
 from partita.graph.types import TensorType
-
-ENDLESS = frozenset(
-    "NonMaxSuppression RegexFullMatch RoiAlign TfIdfVectorizer TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor".split()
-)
-"""Ops of unbounded time even for little data, depending on values: numbers of samples, patterns, trees, pairs of boxes."""
-
-
-_CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "DeformConv": 1, "QLinearConv": 3}
-"""Per op the position of the input with its weights."""
 
 STEP = 1000
 """Elements that numpy processes in the time of one Python step."""
@@ -29,16 +20,16 @@ GATES = 50
 
 def labour(node: Node) -> float:
     """Estimated number of elements touched; infinity if it has no static bound."""
-    if node.op in ENDLESS:
+    if "endless" in traits(str(node.op), node.domain):
         return math.inf
     if node.op == "Einsum" and not node.domain:
         products = einsum_products(node)
         return math.inf if products is None else products
     if node.op == "LRN" and not node.domain:
         return int(node.attrs["size"]) * (_elements(node, 0) + STEP)
-    if node.op in ("GRU", "LSTM", "RNN") and not node.domain:
+    if node.op in ops("recurrent") and not node.domain:
         return GATES * STEP * math.prod(_sizes(node, 0)[:2])
-    weights = _CONVOLUTIONS.get(str(node.op))
+    weights = FILTERS.get(str(node.op))
     if node.domain or (weights is None and node.op not in ops("pool")):
         return 0
     kernel = node.attrs.get("kernel_shape", ()) if weights is None else _sizes(node, weights)[2:]

@@ -11,46 +11,34 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-_OPS = (
-    "Abs Add And AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv ConvTranspose Cos Div Dropout Elu"
-    " Equal Erf Exp Flatten Floor Gather GatherND Gelu Gemm GlobalAveragePool Greater GreaterOrEqual HardSigmoid"
-    " HardSwish Identity IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul MaxPool Mul Neg Not"
-    " Or PRelu Pow ReduceMean Relu Reshape Round Selu Shape Sigmoid Sin Softmax Softplus Softsign Sqrt Squeeze Sub Sum"
-    " Tanh Transpose Unsqueeze Where"
-).split()
-
 _WINDOW = "dilations kernel_shape pads strides"
 
-_ATTRIBUTES = {
-    "AveragePool": f"{_WINDOW} count_include_pad",
-    "BatchNormalization": "epsilon momentum",
-    "Cast": "to",
-    "Clip": "min max",
-    "Concat": "axis",
-    "Constant": "value",
-    "Conv": f"{_WINDOW} group",
-    "ConvTranspose": f"{_WINDOW} group",
-    "Dropout": "ratio seed",
-    "Elu": "alpha",
-    "Flatten": "axis",
-    "Gather": "axis",
-    "Gelu": "approximate",
-    "Gemm": "alpha beta transA transB",
-    "HardSigmoid": "alpha beta",
-    "LayerNormalization": "axis epsilon stash_type",
-    "LeakyRelu": "alpha",
-    "LogSoftmax": "axis",
-    "MaxPool": _WINDOW,
-    "ReduceMean": "axes keepdims",
-    "Reshape": "allowzero",
-    "Selu": "alpha gamma",
-    "Softmax": "axis",
-    "Squeeze": "axes",
-    "Transpose": "perm",
-    "Unsqueeze": "axes",
+_BY_ATTRIBUTES = {
+    "": "Abs Add And Ceil Cos Div Equal Erf Exp Floor GatherND GlobalAveragePool Greater GreaterOrEqual HardSwish Identity"
+    " IsNaN Less LessOrEqual Log MatMul Mul Neg Not Or PRelu Pow Relu Round Shape Sigmoid Sin Softplus Softsign Sqrt Sub Sum"
+    " Tanh Where",
+    _WINDOW: "MaxPool",
+    f"{_WINDOW} count_include_pad": "AveragePool",
+    f"{_WINDOW} group": "Conv ConvTranspose",
+    "allowzero": "Reshape",
+    "alpha": "Elu LeakyRelu",
+    "alpha beta": "HardSigmoid",
+    "alpha beta transA transB": "Gemm",
+    "alpha gamma": "Selu",
+    "approximate": "Gelu",
+    "axes": "Squeeze Unsqueeze",
+    "axes keepdims": "ReduceMean",
+    "axis": "Concat Flatten Gather LogSoftmax Softmax",
+    "axis epsilon stash_type": "LayerNormalization",
+    "epsilon momentum": "BatchNormalization",
+    "min max": "Clip",
+    "perm": "Transpose",
+    "ratio seed": "Dropout",
+    "to": "Cast",
+    "value": "Constant",
 }
 
-PLAIN = {op: frozenset(_ATTRIBUTES.get(op, "").encode().split()) for op in _OPS}
+PLAIN = {op: frozenset(names.encode().split()) for names, listed in _BY_ATTRIBUTES.items() for op in listed.split()}
 """The safe ops of ONNX's own domain, with the attributes that they may have. None makes an empty value of
 non-empty ones, and none is handled in `hazards`, `guarding` or `optimizers` unless for other attributes."""
 

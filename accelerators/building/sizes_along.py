@@ -17,7 +17,6 @@ from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.deciding import deciding_inputs
-from partita.passes.labour import ENDLESS
 
 MOST = 512
 """Maximum number of nodes examined for one value; larger arithmetic is not copied."""
@@ -220,4 +219,4 @@ def _can_copy(node: Node) -> bool:
     """True for a constant, or for a deterministic op that takes little time."""
     if node.value is not None:
         return True
-    return node.is_op and not (node.bodies or node.domain or node.after or is_random(node) or node.op in ENDLESS)
+    return node.is_op and not (node.bodies or node.domain or node.after or is_random(node) or node.op in ops("endless"))

@@ -11,7 +11,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.deciding import INDEXED, deciding
 
-_PASSED_ON = frozenset("Cast Concat Expand Flatten Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split())
+_PASSED_ON = ops("copying") | {"Cast"}
 """Ops that pass indices on unchanged."""
 
 _INTEGERS = frozenset(("int32", "int64"))

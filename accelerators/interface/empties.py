@@ -21,20 +21,15 @@ from partita.graph.types import TensorType, Type
 REDUCING = ops("reduction", "arg_reduction")
 """Ops whose optional second input lists axes, possibly none."""
 
-SUMMING = REDUCING | ops("pool", "global_pool", "convolution", "matmul", "integer_product", "recurrent") | frozenset(
-    "Attention Col2Im DFT DeformConv DynamicQuantizeLinear Einsum GridSample GroupNormalization InstanceNormalization"
-    " LayerNormalization MaxRoiPool MaxUnpool NegativeLogLikelihoodLoss QLinearConv QLinearMatMul RMSNormalization RoiAlign STFT"
-    " SoftmaxCrossEntropyLoss".split()
+SUMMING = REDUCING | ops(
+    "pool", "global_pool", "convolution", "matmul", "integer_product", "quantized_product", "recurrent", "norm", "summing"
 )
 """Ops that combine several elements into each result: all along an axis, or those of a window."""
-
-OF_NOTHING = frozenset("CenterCropPad Concat ConstantOfShape If Loop Pad Scan Shape Size".split())
-"""Ops that have valid results with elements for a first operand without."""
 
 
 def sums_nothing(node: Node) -> str | None:
     """The reason why the op should run on `reference`: it computes elements from an operand that has none. None for other ops."""
-    if node.domain or node.op in OF_NOTHING:
+    if node.domain or node.op in ops("filling"):
         return None
     if node.op not in SUMMING and any(has_no_elements(value_type) for value_type in node.output_types):
         return None
@@ -77,7 +72,7 @@ def may_reduce_nothing(node: Node, graph: Graph) -> str | None:
 
 def axes_of(node: Node) -> list[int]:
     """The axes of a reduction, from a constant or an attribute; empty if all are reduced or the axes are dynamic."""
-    if node.op in ("ArgMax", "ArgMin"):
+    if node.op in ops("arg_reduction"):
         return [int(node.attrs.get("axis", 0))]
     given = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else node.attrs.get("axes")
     return [] if given is None else [int(axis) for axis in given]

@@ -8,6 +8,7 @@ from partita.graph.build import FUSED as FUSED
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 Answer = bool | str
 """True, or the reason why not."""
@@ -345,23 +346,17 @@ def hands_on(node: Node) -> bool:
     if node.domain:
         return False
     first = node.inputs[0] if node.inputs else None
-    if node.op in _PARTS:
-        return first is not None and first.type is not None and first.type == node[0].type
-    if node.op in _MOVES or (node.op in _OF_ONE and len(node.inputs) == 1):
+    if node.op in _MOVES or (node.op in ops("variadic") and len(node.inputs) == 1):
         return True
+    if node.op in ops("copying") or node.op == "Pad":  # Where the shape stays, no number is left out, repeated or added.
+        return first is not None and first.type is not None and first.type == node[0].type
     neutral = _NEUTRAL.get(node.op or "")
     constants = [entry.node.value for entry in node.inputs[1 if node.op in ("Sub", "Div", "Pow") else 0 :] if entry is not None]
     return neutral is not None and any(value is not None and bool((value == neutral).all()) for value in constants)
 
 
-_MOVES = frozenset("Cast CastLike Dropout Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
+_MOVES = ops("reshape", "forwarding", "casting", "shuffle") | {"Transpose"}
 """Ops whose results hold each element of their input exactly once."""
-
-_PARTS = frozenset("Concat Expand Gather Pad Slice Split Tile".split())
-"""Ops that may drop, repeat or add elements, but not if they keep the shape."""
-
-_OF_ONE = frozenset(("Max", "Mean", "Min", "Sum"))
-"""Ops that return a single input unchanged."""
 
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "Pow": 1}
 """The constant with which each of these changes nothing."""

@@ -6,16 +6,14 @@ from partita.accelerators.onnxruntime.session_options import WRONG
 from partita.graph.graph import Graph
 from partita.graph.nested import graphs_in
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 PROPAGATION = "QDQPropagationTransformer"
 """Adds another quantization after each op that moves dequantized values: to uint8 if there is no zero point, whatever the
 original type, or to int32, which is invalid."""
 
-_MOVED = frozenset("MaxPool Reshape Slice Squeeze Transpose Unsqueeze Flatten".split())
-"""The ops after which it does so, including Flatten, which it treats as a Reshape."""
-
-_DROPPED = frozenset("Identity Dropout Cast".split())
+_DROPPED = ops("forwarding") | {"Cast"}
 """The ops that another optimizer may have removed before."""
 
 
@@ -31,7 +29,7 @@ def _breaks(graph: Graph) -> bool:
         if node.op == "DequantizeLinear" and not _comes_back(node):
             waiting.add(node[0])
         elif waiting.intersection(node.reads):
-            if node.op in _MOVED:
+            if node.op in ops("propagated"):
                 return True
             if node.op in _DROPPED:
                 waiting.add(node[0])

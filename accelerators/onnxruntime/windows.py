@@ -8,6 +8,7 @@ import attrs
 
 from partita.graph.node import Node
 from partita.graph.numerics.windows import extent
+from partita.graph.ops.traits import FILTERS, ops
 from partita.graph.types import Dim, TensorType
 
 
@@ -71,8 +72,8 @@ def _axes(node: Node) -> Iterator[_Axis]:
     """The spatial axes; empty if their number is unknown."""
     data = _type(node, 0)
     kernel = node.attrs.get("kernel_shape")
-    if kernel is None and node.op not in ("AveragePool", "MaxPool", "LpPool"):
-        weights = _type(node, 3 if node.op == "QLinearConv" else 1)
+    if kernel is None and node.op not in ops("pool"):
+        weights = _type(node, FILTERS[str(node.op)])
         kernel = weights.shape[2:] if weights is not None and weights.shape is not None else ()
     spans: Sequence[Dim] = kernel or ()
     count = len(spans)

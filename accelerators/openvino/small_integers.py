@@ -17,9 +17,6 @@ _NARROW = frozenset(("int16", "uint16", "int8", "uint8"))
 
 _INTEGERS = WIDE | _NARROW | {"int32"}
 
-_SIZES = frozenset("Shape Size NonZero ArgMax ArgMin TopK Unique".split())
-"""Ops whose 64-bit results count elements."""
-
 _INDEXED = {
     "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterElements": (1,), "ScatterND": (1,), "Scatter": (1,),
     "OneHot": (0, 1), "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Tile": (1,), "Pad": (1, 3), "Resize": (3,),
@@ -30,10 +27,8 @@ _INDEXED = {
 }
 """The inputs of each op that are sizes, axes or indices: no valid value of them needs more than 32 bits."""
 
-_ARITHMETIC = frozenset(
-    """Abs Add BitShift Ceil CumSum Div Einsum Erf Floor Gemm HardSigmoid HardSwish LeakyRelu MatMul Mean Mod Mul Neg PRelu Pow
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
-    Reciprocal Relu ScatterElements ScatterND Sqrt Sub Sum""".split()
+_ARITHMETIC = ops("ring", "reduction", "running", "matmul", "contraction") | frozenset(
+    "Abs BitShift Div Erf Mod PRelu Pow Relu".split()
 )
 """Ops that openvino computes with saturation or as float32, though ONNX wraps around."""
 
@@ -59,7 +54,7 @@ class SmallIntegers:
             return node.value.dtype.kind in "iu" and _fits(node.value)
         if node.op is None or node.bodies:
             return False
-        if node.op in _SIZES:
+        if node.op in ops("positional"):
             return True
         if node.op == "ConstantOfShape":
             return _fits(np.asarray(node.attrs.get("value", 0)))
@@ -89,9 +84,8 @@ class SmallIntegers:
             return None
         if dtype in WIDE:
             return _too_wide(entry)
-        if node.op in _ARITHMETIC and not (node.op or "").startswith("Scatter"):
-            return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
-        if node.op in ("ScatterElements", "ScatterND") and node.attrs.get("reduction", "none") != "none":
+        is_summed = node.op in ops("scattering") and node.attrs.get("reduction", "none") != "none"
+        if node.op in _ARITHMETIC or is_summed:
             return f"openvino's {node.op} of {dtype} rounds or saturates where ONNX counts on from the other end"
         if node.op in ops("comparison") and dtype == "int32":
             return f"openvino compares int32 as float32, and {entry.name!r} may hold large numbers"

@@ -18,6 +18,7 @@ from partita.graph.build import constant, op
 from partita.graph.errors import PassError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
@@ -42,10 +43,7 @@ HALF_BYTES = 21
 CHANNEL_SCALES = 13
 """The first opset with a scale for each channel."""
 
-MOVES = frozenset("MaxPool Reshape Transpose Flatten Squeeze Unsqueeze Slice".split())
-"""Ops whose elements are those of their input."""
-
-AGREEING = MOVES | frozenset("Add Sum Concat Relu".split())
+AGREEING = ops("propagated") | frozenset("Add Sum Concat Relu".split())
 """Ops that read values quantized for others, rather than require their own."""
 
 ONNX_TYPES = {"bf16": 16, "f16": 10, "float32": 1}
@@ -120,7 +118,7 @@ def lowered(graph: Graph, precisions: Mapping[str, str], ranges: Mapping[str, Ra
 def moved_from(entry: NodeEntry) -> list[NodeEntry]:
     """The value, and the ones that it is moved from, the original one last."""
     path = [entry]
-    while path[-1].node.op in MOVES and not path[-1].node.domain and len(path[-1].node.output_names) == 1:
+    while path[-1].node.op in ops("propagated") and not path[-1].node.domain and len(path[-1].node.output_names) == 1:
         before = path[-1].node.inputs[0]
         if before is None or before.node.value is not None:
             break

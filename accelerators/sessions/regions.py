@@ -25,6 +25,7 @@ from partita.graph.errors import GraphError
 from partita.graph.graph import Graph
 from partita.graph.interpret import interpret
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 
 Array = np.ndarray[Any, Any]
 
@@ -37,11 +38,11 @@ LARGE = 16.0
 MOST = 200
 """Maximum number of ops of one attention."""
 
-MOVES = frozenset("Unsqueeze Squeeze Expand Reshape Transpose Identity Cast Mul Div Tile".split())
+MOVES = ops("reshape", "repeating", "forwarding", "casting") | {"Transpose", "Mul", "Div"}
 """The ops that may be between a cache and the product that reads it."""
 
-PRODUCTS = frozenset({"MatMul", "Attention"})
-"""The ops that multiply by keys or values."""
+VALUES = {"MatMul": 1, "Attention": 2}
+"""For each op that keys and values are multiplied in, the input that holds values."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -137,15 +138,13 @@ def _product_of(cache: Cache, readers: Readers) -> Node | None:
     a softmax."""
     entry = cache.joined
     while True:
-        reading = [(node, slot) for node, slot in readers.get(entry, ()) if node.op in MOVES or node.op in PRODUCTS]
-        reading = [(node, slot) for node, slot in reading if slot == 0 or node.op in PRODUCTS]
+        reading = [(n, slot) for n, slot in readers.get(entry, ()) if n.op in VALUES or (n.op in MOVES and slot == 0)]
         if len(reading) != 1:
             return None
         node, slot = reading[0]
-        if node.op == "Attention":
-            return node if slot == 2 else None
-        if node.op == "MatMul":
-            return node if slot == 1 and not _is_scored(node, readers) else None
+        if node.op in VALUES:
+            is_mixed = slot == VALUES[str(node.op)] and (node.op == "Attention" or not _is_scored(node, readers))
+            return node if is_mixed else None
         entry = node[0]
 
 
@@ -156,7 +155,7 @@ def _is_scored(product: Node, readers: Readers) -> bool:
         for reader, _ in readers.get(waiting.pop()[0], ()):
             if reader.op == "Softmax":
                 return True
-            if reader.op not in ("MatMul", "Gemm") and reader.output_names and reader not in seen:
+            if reader.op not in ops("matmul") and reader.output_names and reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
     return False

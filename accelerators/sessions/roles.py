@@ -13,6 +13,7 @@ from partita.accelerators.sessions.caches import Cache, is_circular
 from partita.accelerators.sessions.readers import Readers, readers_of
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.graph.types import Dim, TensorType, numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +28,7 @@ afterwards; the number of these that a ring buffer holds."""
 ANGLES = frozenset({"Sin", "Cos", "RotaryEmbedding"})
 """The ops that positions reach in models with rotary embeddings."""
 
-ON_THE_WAY = frozenset("Unsqueeze Squeeze Cast Mul MatMul Einsum Reshape Expand Transpose Concat Identity Flatten Outer".split())
+ON_THE_WAY = ops("reshape", "repeating", "forwarding", "casting", "matmul") | {"Concat", "Transpose", "Mul", "Einsum"}
 """The ops in between."""
 
 

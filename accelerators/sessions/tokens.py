@@ -25,14 +25,8 @@ from partita.graph.types import TensorType, numpy_dtype
 FEW, MORE = 7, 11
 """Numbers of tokens at which shapes are compared: a dimension that differs counts tokens."""
 
-ELEMENTWISE = ops("unary", "broadcast", "quantizing") | {"CastLike", "Dropout", "DynamicQuantizeLinear", "Expand", "Identity"}
+ELEMENTWISE = ops("unary", "broadcast", "quantizing", "casting", "forwarding") | {"DynamicQuantizeLinear", "Expand"}
 """Ops that compute each element from those at the same position."""
-
-PRODUCTS = frozenset("MatMul MatMulInteger MatMulNBits QLinearMatMul".split())
-"""Matrix products."""
-
-NORMS = frozenset("LayerNormalization RMSNormalization SimplifiedLayerNormalization".split())
-"""Ops that normalize over an axis and all later ones."""
 
 ALONG_ONE = {"LpNormalization": -1, "TopK": -1, "ArgMax": 0, "ArgMin": 0, "Concat": 0, "Split": 0, "Gather": 0}
 """Ops that compute along one axis, with its default."""
@@ -163,7 +157,7 @@ class _Walk:
             counted = {len(self.shape(node.inputs[slot])) - state.axis for slot, state in along.items()}
             if len(counted) > 1:
                 raise Joined
-        elif op in PRODUCTS or op == "Gemm":
+        elif op in ops("matrix_product"):
             self._check_product(node, along)
         elif op == "Transpose" or (op == "RotaryEmbedding" and 0 in along) or (op == "Gather" and list(along) == [1]):
             pass
@@ -258,7 +252,7 @@ def _touched(walk: _Walk, node: Node) -> set[int]:
         old = walk.roles.graph.opsets.get("", 13) < 13
         axis = int(node.attrs.get("axis", 1 if old else -1)) % rank
         return set(range(axis, rank)) if old else {axis}
-    if op in NORMS:
+    if op in ops("row_norm"):
         return set(range(int(node.attrs.get("axis", -1)) % rank, rank))
     if op in ALONG_ONE:
         return {int(node.attrs.get("axis", ALONG_ONE[op])) % rank}

@@ -112,16 +112,13 @@ def _channels(weights: int, is_turned: bool = False) -> Rule:
             if group == 1 or isinstance(taken, int):
                 yield Fit(data[1], "equal", taken if group == 1 else taken * group, "the channels of the data and of the weights")
         bias = shapes[8 if weights == 3 else 2]
-        if bias and filters and node.op in _BIASED:
+        if bias and filters and node.op in ops("convolution") | {"QLinearConv"}:
             channels, groups = filters[1 if is_turned else 0], int(node.attrs.get("group", 1)) if is_turned else 1
             yield from [] if groups > 1 and not isinstance(channels, int) else _each(
                 bias, "equal", [channels * groups if groups > 1 else channels], "the sizes of the bias and of what it is added to"
             )
 
     return rule
-
-
-_BIASED = ops("convolution") | {"QLinearConv"}
 
 
 def _aligned(node: Node, shapes: Sequence[Shape]) -> Iterator[Fit]:

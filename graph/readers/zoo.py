@@ -101,15 +101,15 @@ def _draw(value: NodeEntry, readers: list[tuple[Node, int]]) -> np.ndarray:
     for node, position in readers:
         if node.op in ("Conv", "Gemm", "MatMul") and position == 1:
             return noise * np.float32(np.sqrt(2 / _fan_in(node, shape)))
-        if (node.op, position) in _SCALES:
+        if position in _SCALES.get(str(node.op), ()):
             return 1 + np.float32(0.1) * noise
         if (node.op, position) == ("BatchNormalization", 4):
             return np.float32(1) + noise * noise
     return np.float32(0.1) * noise
 
 
-_SCALES = {("BatchNormalization", 1), ("Mul", 0), ("Mul", 1)}
-"""Readers of a weight that scales: (op, input position)."""
+_SCALES = {"BatchNormalization": (1,), "Mul": (0, 1)}
+"""For each op, its inputs that scale."""
 
 
 def _fan_in(node: Node, shape: tuple[int, ...]) -> int:

@@ -18,10 +18,8 @@ WIDENED = (
     ops("unary", "broadcast", "reduction", "pool", "global_pool", "convolution", "matmul", "norm", "softmax")
     - ops("primitive")
     - {"GroupNormalization", "Hardmax", "LayerNormalization"}
-) | frozenset("Attention CumProd CumSum Einsum GridSample Resize RoiAlign RotaryEmbedding Upsample".split())
+) | ops("contraction", "running", "resizing") | {"GridSample", "RoiAlign", "RotaryEmbedding"}
 """Ops that are computed in float32."""
-
-_SCATTERED = frozenset(("ScatterElements", "ScatterND"))
 
 
 def is_half(entry: object) -> bool:
@@ -32,7 +30,7 @@ def is_half(entry: object) -> bool:
 
 def is_widened(node: Node) -> bool:
     """True for an op that rounds half-precision numbers at every step."""
-    summed = node.op in WIDENED or (node.op in _SCATTERED and node.attrs.get("reduction", "none") != "none")
+    summed = node.op in WIDENED or (node.op in ops("scattering") and node.attrs.get("reduction", "none") != "none")
     return summed and not node.domain and any(map(is_half, node.inputs))
 
 

@@ -20,12 +20,11 @@ from partita.graph.errors import PartitaError
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.evaluate import defaults
+from partita.graph.ops.traits import ops
 from partita.graph.protos import write_type
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.single import graph_of_node
 from partita.graph.types import TensorType, numpy_dtype
-
-LOSSES = frozenset(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"))
 
 NO_CLASS = np.iinfo(np.int32).max
 """Stands for each label below zero: an index outside of every number of classes, which is an error while it runs."""
@@ -58,7 +57,7 @@ def onnx_function(node: Node, opsets: Mapping[str, int]) -> tuple[Graph | None, 
     if call.subgraph is None or any(entry is None for entry in call.inputs):
         return None, []
     read = [entry.name for entry in call.inputs if entry is not None]
-    if node.op in LOSSES and not node.domain:
+    if node.op in ops("loss") and not node.domain:
         return with_classes_alone(call.subgraph, call.subgraph.inputs[read.index("x1")], node), read
     if node.op == "Attention" and not node.domain:
         return with_rows_cleared_last(call.subgraph, node), read

@@ -9,8 +9,8 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.passes.decompose.halves import HALVES
 
-UNREDUCED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
-"""Reductions that change each element even where nothing is reduced."""
+UNREDUCED = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log", "ReduceSumSquare": "Mul"}
+"""For each reduction that changes each element even where nothing is reduced, the op that does it; Mul takes it by itself."""
 
 
 def reduces_nothing(node: Node) -> bool:
@@ -24,9 +24,7 @@ def unreduced(b: BodyBuilder) -> Graph | None:
     """A reduction along no axes as what it does to each element."""
     if not reduces_nothing(b.node):
         return None
-    if b.node.op == "ReduceSumSquare":
-        return b.done(b.Mul(b.input(0), b.input(0)))
-    return b.done(b.op("Log" if b.node.op == "ReduceLogSum" else "Abs", b.input(0)))
+    return b.done(b.op(UNREDUCED[str(b.node.op)], *[b.input(0)] * (2 if b.node.op == "ReduceSumSquare" else 1)))
 
 
 def log_sum_exp(b: BodyBuilder) -> Graph | None:

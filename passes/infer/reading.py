@@ -19,6 +19,7 @@ from partita.graph.interpret import evaluate_node
 from partita.graph.microsoft import NoBody, body_of, is_known
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
+from partita.graph.ops.traits import ops
 from partita.graph.single import graph_of_node
 from partita.graph.symbols import (
     AnySize,
@@ -205,7 +206,7 @@ class Reading:
         """Records the elements of results that are small vectors of integers."""
         if is_random(node) or node.bodies:
             return
-        is_measure = node.op in ("Shape", "Size") and not node.domain
+        is_measure = node.op in ops("size") and not node.domain
         is_settled = is_measure or all(self.is_settled(entry) for entry in node.reads)
         if is_settled:
             self._settled.update(node.outputs)

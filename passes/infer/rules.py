@@ -102,17 +102,15 @@ def single(c: Context, *slots: int) -> None:
             c.equal(size, 1, f"the size of input {slot} and that of a single number")
 
 
-_LIKE_THE_FIRST = "Bernoulli CastLike Identity LRN LpNormalization MeanVarianceNormalization partita.quantized.Weight"
-
-
-@rule(*ops("unary"), *_LIKE_THE_FIRST.split())
+@rule(*ops("unary"), "Bernoulli", "CastLike", "Identity", "LRN", "LpNormalization", "MeanVarianceNormalization")
+@rule("partita.quantized.Weight")
 def same(c: Context) -> Sequence[Sizes]:
     return [c.shape(0)] * c.results
 
 
 @rule(*ops("broadcast") - {"Clip", "PRelu"})
 def broadcast(c: Context) -> Sequence[Sizes]:
-    if c.version < 7 and c.op not in ("Max", "Mean", "Min", "Sum", "Where"):
+    if c.version < 7 and c.op not in ops("variadic") | {"Where"}:
         return _aligned(c)
     return [c.broadcast(c.shapes(), "the sizes of the operands")]
 
@@ -193,7 +191,7 @@ def by_group(c: Context) -> Sequence[Sizes]:
     return [data]
 
 
-@rule("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+@rule(*ops("row_norm"))
 def by_layer(c: Context) -> Sequence[Sizes]:
     data = c.shape(0)
     axis = axis_of(c, len(data), -1)

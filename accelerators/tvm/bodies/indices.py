@@ -17,6 +17,7 @@ from partita.accelerators.tvm.sizes.extent import Extent, Size
 from partita.graph.build import CALL_DOMAIN
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.deciding import INDEXED
@@ -28,8 +29,7 @@ indices are counted from the end."""
 OUTSIDE = "IndicesOutside"
 """Op that computes a flag: 1 if an index is out of bounds, else 0."""
 
-
-UNSIGNED = frozenset(("MaxUnpool", "RoiAlign"))
+UNSIGNED = INDEXED.keys() - ops("indexed")
 """Ops whose negative indices are out of bounds, not counted from the end."""
 
 

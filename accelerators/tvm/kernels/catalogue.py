@@ -70,7 +70,7 @@ from partita.accelerators.tvm.kernels.rows.gpu_rows import gpu_rows
 from partita.accelerators.tvm.kernels.rows.gpu_running_sums import gpu_running_sums
 from partita.accelerators.tvm.kernels.rows.positions import one_at_the_largest, position_of_extreme
 from partita.accelerators.tvm.kernels.rows.program import row_program
-from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, NORMS, OF_CHANNELS, SOFTMAXES
+from partita.accelerators.tvm.kernels.rows.row_steps import ALONE, OF_CHANNELS, SOFTMAXES
 from partita.accelerators.tvm.kernels.rows.running_sums import running_sums
 from partita.accelerators.tvm.kernels.shared.draft import Draft
 from partita.accelerators.tvm.kernels.shared.instructions import narrowing_of
@@ -86,6 +86,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items
 from partita.accelerators.tvm.sizes.sizing import is_for_any_size
 from partita.graph.build import CALL_DOMAIN
+from partita.graph.ops.traits import ops
 
 Machines = Literal["cpu", "gpu", "any", "loops", "open loops"]
 
@@ -123,7 +124,7 @@ def _entry(
     return Entry(draft, named, machines)
 
 
-ROW_OPS = sorted((*NORMS, OF_CHANNELS, *SOFTMAXES, *ALONE))
+ROW_OPS = sorted((*ops("row_norm"), OF_CHANNELS, *SOFTMAXES, *ALONE))
 """The ops that row programs are built around."""
 
 CATALOGUE = (

@@ -12,6 +12,7 @@ from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
 from partita.graph.build import constant
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
@@ -73,7 +74,7 @@ class _Folding:
     def _folded(self, run: Run) -> tuple[Array, Array] | None:
         """The weights and the bias of the convolution that makes the source, if it can take the run."""
         op = run.source.node
-        if op.op not in ("Conv", "ConvTranspose") or op.domain or not is_only_reader(run.source, self.graph):
+        if op.op not in ops("convolution") or op.domain or not is_only_reader(run.source, self.graph):
             return None
         given = [None if entry is None else entry.node.value for entry in op.inputs[1:]]
         if given[0] is None or (len(op.inputs) > 2 and op.inputs[2] is not None and given[1] is None):

@@ -26,9 +26,6 @@ from partita.graph.node import Node
 from partita.graph.ops.traits import ops
 from partita.graph.pauses import collector_paused
 
-QUANTIZED_OPS = ops("quantizing", "integer_product")
-"""A graph without any of these has no quantized values."""
-
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(MOVES, move),
     "Pad": pad,
@@ -55,7 +52,7 @@ ON_GPUS = frozenset(RULES) - {"LRN"}
 
 def quantize(graph: Graph, machine: Machine) -> Graph:
     """The graph with products of integers where they are. GPUs compute functions of bytes, and look none up. Linear."""
-    if all(node.op not in QUANTIZED_OPS for node in graph.nodes):
+    if all(node.op not in ops("quantizing", "integer_product") for node in graph.nodes):
         return graph
     with collector_paused():
         graph = without_tests(graph)

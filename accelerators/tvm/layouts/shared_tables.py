@@ -18,6 +18,7 @@ from partita.accelerators.tvm.kernels.shared.shapes import any_shape, real_shape
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 
 
@@ -70,7 +71,7 @@ def _is_gather(node: Node) -> bool:
 
 def _matrix_of(node: Node) -> tuple[NodeEntry | None, bool]:
     """The constant that a product multiplies by, and whether its rows are the product's columns; None if there is none."""
-    if node.op not in ("MatMul", "Gemm") or node.domain or node.inputs[1] is None:
+    if node.op not in ops("matmul") or node.domain or node.inputs[1] is None:
         return None, False
     before = before_turn(node.inputs[1].node)
     matrix = node.inputs[1] if before is None else before

@@ -88,7 +88,7 @@ class _Tables:
     def _source(self, node: Node) -> NodeEntry | None:
         """The bytes of which the op's value is a function, number by number."""
         scaling, first = scaling_of(node), node.inputs[0] if node.inputs else None
-        if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        if node.op in ops("quantizing"):
             if first is None or scaling is None or not scaling.is_plain or scaling.point.dtype.name not in BYTES:
                 return None
             if node.op == "QuantizeLinear":

@@ -43,7 +43,7 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
-from partita.passes.deciding import COUNTING, INDEXED, deciding
+from partita.passes.deciding import INDEXED, deciding
 from partita.passes.decompose.einsum import groups_of, order_of
 from partita.passes.decompose.halves import is_widened
 from partita.passes.decompose.integer_products import is_far, is_pair_of_unknown_points
@@ -205,7 +205,7 @@ def _unknown_sizes(node: Node, graph: Graph) -> str | None:
         return None
     decides = unsettled_input(node, graph)
     is_said = any(entry.node.value is None for entry in deciding(node))  # Sizes determine them, since none of these is unsettled.
-    if decides is not None or (_static_inputs(node) and not is_said) or (node.op in COUNTING and not node.domain):
+    if decides is not None or (_static_inputs(node) and not is_said) or (node.op in ops("counting") and not node.domain):
         name = next((e.name for e in node.outputs if e.name and not _is_static(e)), node.name)
         return f"the sizes of {name!r} depend on values" + (f": those of {decides.name!r}" if decides is not None else "")
     return known_wrong(node)

@@ -32,9 +32,10 @@ def multiplies_a_vector(node: Node, reading: Reading, version: int) -> bool:
     return node.op == "MatMul" and version >= UNSQUEEZE_HAS_AXES and any(len(reading.sizes(entry)) == 1 for entry in node.reads)
 
 
-def is_sliced(node: Node, sizes: tuple[Size, ...], version: int) -> bool:
+def is_sliced(node: Node, reading: Reading, version: int) -> bool:
     """True for a convolution of volumes of dynamic depth, height or width by constant weights that read all channels."""
-    if node.op != "Conv" or node.domain or version < SHAPE_HAS_ENDS or len(sizes) != 5:
+    sizes = reading.sizes(node.inputs[0]) if node.op == "Conv" and not node.domain and version >= SHAPE_HAS_ENDS else ()
+    if len(sizes) != 5:
         return False
     weight, *others = node.inputs[1:]
     is_constant = all(entry is None or entry.node.value is not None for entry in (weight, *others))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from partita.graph.node import Node, NodeEntry
 from partita.graph.numerics.resize import RESIZES_SAY_HOW, older_positions
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 from partita.passes.decompose.halves import HALVES
 
@@ -73,7 +74,7 @@ def stated_factors(node: Node) -> list[float] | None:
 
 def in_newer_form(node: Node) -> Node:
     """A resize as opset 11 writes it, if it is older and enlarges by whole factors, which kernels of ours take in that form."""
-    scales = node.inputs[1] if node.op in ("Resize", "Upsample") and not node.domain and len(node.inputs) == 2 else None
+    scales = node.inputs[1] if node.op in ops("resizing") and not node.domain and len(node.inputs) == 2 else None
     factors = None if scales is None else scales.node.value
     if factors is None or (factors % 1 != 0).any():
         return node

@@ -19,6 +19,7 @@ from partita.accelerators.tvm.sizes.vectors import DEEPEST, LONGEST, Vector, vec
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops import is_random
 from partita.graph.ops.fitting import Fit, fits
+from partita.graph.ops.traits import ops
 from partita.graph.types import TensorType
 
 
@@ -63,7 +64,7 @@ class Reading:
             self._hold(fit)
         if self._is_settled(node):
             self._settled.add(node)
-            if node.op in ("Shape", "Size") or any(entry.node in self.of_sizes for entry in (*node.reads, *node.captures)):
+            if node.op in ops("size") or any(entry.node in self.of_sizes for entry in (*node.reads, *node.captures)):
                 self.of_sizes.add(node)
         shapes = sizes_made(self, node)
         if len(shapes) != len(node.output_names):
@@ -104,7 +105,7 @@ class Reading:
         """Does the node's result depend on nothing but sizes and constants? Ops of other domains numpy may not know."""
         if node.domain or node.bodies or is_random(node) or node.subgraph is not None:
             return False
-        return node.op in ("Shape", "Size") or all(
+        return node.op in ops("size") or all(
             entry.node.value is not None or entry.node in self._settled for entry in (*node.reads, *node.captures)
         )
 

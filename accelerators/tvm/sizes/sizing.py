@@ -54,14 +54,9 @@ from partita.passes.infer import infer
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
 
-SAID_BY_TYPE = ops("reshape") | {"Expand", "Split"}
-"""Ops whose result's type says all that their other inputs do."""
 
 IN_PARTS = "InParts"
 """The op of a call that stands for an op's body until it is inlined."""
-
-HAVE_PARTS = frozenset("CastLike Conv MatMul OneHot Pad Resize Slice Tile Upsample".split())
-"""Ops of which some have no form for any size, and whose parts have one."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -178,7 +173,7 @@ def _read(graph: Graph, symbols: Symbols, has_floors: bool) -> tuple[Reading, li
 
 def _body(node: Node, reading: Reading, graph: Graph) -> Graph | None:
     """The body of an op that has no form for any size itself; None for what has one, and for what the host computes."""
-    if node.op not in HAVE_PARTS or node.domain or node in reading.of_sizes:
+    if node.domain or node in reading.of_sizes:
         return None
     write = _decomposition(node, reading, graph.opsets.get("", 1))
     return None if write is None else write(BodyBuilder(node, graph.opsets))
@@ -198,7 +193,7 @@ def _decomposition(node: Node, reading: Reading, version: int) -> Callable[[Body
         return one_hot
     if is_repeated_by_sizes(node, reading, version):
         return dynamic_sizes.tile_by_expand
-    if is_sliced(node, reading.sizes(node.inputs[0]), version):
+    if is_sliced(node, reading, version):
         return dynamic_sizes.volumes_as_images
     if multiplies_a_vector(node, reading, version):
         return dynamic_sizes.vector_product
@@ -272,7 +267,7 @@ class _Rewriting:
         whole = rewriter.finish(inputs=[*given, *self.lent.values(), *measures], nodes=())
         lent = tuple(self.lent)
         needed = _needed(self.graph, reading, lent)
-        known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ("Shape", "Size")}
+        known = {entry: tuple(reading.vector(entry)) for node in needed for entry in node.outputs if node.op in ops("size")}
         named = [entry for node in self.graph.nodes for entry in node.outputs if entry.name]
         counts = dict.fromkeys(map(reading.count, named))
         extents = tuple([count for count in counts if isinstance(count, Extent)])
@@ -304,7 +299,7 @@ class _Rewriting:
     def _op(self, node: Node, rewriter: Rewriter) -> Node | None:
         """The op with the inputs that it keeps; None for one that changes nothing."""
         reading = self.reading
-        said = node.op in SAID_BY_TYPE and not node.domain and all(node.output_names)  # What is left out has no type.
+        said = node.op in ops("typed") and not node.domain and all(node.output_names)  # What is left out has no type.
         if said and len(node.output_names) == 1 and reading.sizes(node.inputs[0]) == reading.sizes(node[0]):
             return None
         leaves_alone = {"Slice": goes_forward, "Resize": changes_nothing}.get(str(node.op)) if not node.domain else None
@@ -371,5 +366,5 @@ def _needed(graph: Graph, reading: Reading, lent: Sequence[NodeEntry]) -> tuple[
         node = waiting.pop()
         if node not in needed and node.is_op:
             needed.add(node)
-            waiting += [] if node.op in ("Shape", "Size") else [entry.node for entry in node.reads]
+            waiting += [] if node.op in ops("size") else [entry.node for entry in node.reads]
     return tuple([node for node in graph.nodes if node in needed])

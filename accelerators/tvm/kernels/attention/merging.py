@@ -20,6 +20,7 @@ from partita.graph.build import constant, op
 from partita.graph.graph import Graph
 from partita.graph.new_array import new_array
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.passes.constants import Namer
@@ -90,7 +91,7 @@ def _projection(result: NodeEntry, readers: Readers) -> Projection | None:
                 assert bias.node.value is not None
                 return attrs.evolve(product, result=result, nodes=(*product.nodes, last), bias=bias.node.value.reshape(-1))
         return None
-    if last.op not in ("MatMul", "Gemm") or last.domain or real_shape(result) is None or last.attrs.get("transA", 0):
+    if last.op not in ops("matmul") or last.domain or real_shape(result) is None or last.attrs.get("transA", 0):
         return None
     given, weight = last.inputs[0], None if last.inputs[1] is None else last.inputs[1].node.value
     if given is None or weight is None or weight.ndim != 2 or last.attrs.get("alpha", 1.0) != 1.0:

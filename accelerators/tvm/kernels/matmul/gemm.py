@@ -65,6 +65,7 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.work import MATRIX_PRODUCTS
 from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.graph.types import Array
 
 CACHED = 1 << 20
@@ -201,7 +202,7 @@ def find_product(body: Body) -> Product | None:
     """The body's product; None unless its second matrix is a 2-D constant and all other ops can be fused.
 
     The constant may be transposed by an op."""
-    roots = [node for node in body.ops if node.op in ("MatMul", "Gemm")]
+    roots = [node for node in body.ops if node.op in ops("matmul")]
     if len(roots) != 1 or roots[0].attrs.get("transA", 0):
         return None
     root = roots[0]

@@ -13,6 +13,7 @@ from partita.accelerators.tvm.kernels.shared.shapes import number_shape, real_sh
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.ops.traits import ops
 from partita.partition.property import SubgraphProperty
 from partita.partition.selector import SubgraphSelector
 
@@ -44,7 +45,7 @@ class MatrixSelector(SubgraphSelector):
 
     def select(self, node: Node) -> bool:
         right = node.inputs[1] if len(node.inputs) > 1 else None
-        if node.op not in ("MatMul", "Gemm") or node.domain or right is None:
+        if node.op not in ops("matmul") or node.domain or right is None:
             return False
         if right.node.value is None and not _is_turned_constant(right.node):
             return False

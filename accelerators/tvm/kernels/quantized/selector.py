@@ -9,6 +9,7 @@ from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.shapes import any_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
+from partita.graph.ops.traits import ops
 from partita.partition.property import SubgraphProperty
 from partita.partition.selector import SubgraphSelector
 
@@ -19,7 +20,7 @@ LONGEST = 24
 """Most ops after a product in its kernel."""
 
 
-OF_OPERANDS = frozenset("Add Cast Mul Sub".split())
+OF_OPERANDS = ops("ring") | {"Cast"}
 """Ops on per-channel values that a kernel recomputes for each result: scales and zero points, multiplied and added."""
 
 
