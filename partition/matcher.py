@@ -7,11 +7,12 @@ from itertools import permutations
 
 import attrs
 
+from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import traits
 from partita.partition.growth.fixed import contract_fixed
 from partita.partition.growth.quotient import Quotient
-from partita.partition.op_index import OpIndex, consumers
+from partita.partition.op_index import OpIndex, build_op_index, consumers
 from partita.partition.pattern import ANY, CONST, Operand, Part, Pattern
 
 Members = tuple[int, ...]
@@ -31,6 +32,13 @@ class Missed:
     """The match."""
     through: int
     """A node through which the cycle would go, or that uses the inner value; -1 if that is a graph output."""
+
+
+def find_matches(graph: Graph, pattern: Pattern) -> list[tuple[Node, ...]]:
+    """The nodes of each match of a pattern in topological order. Near-linear."""
+    index = build_op_index(graph)
+    matches = Matcher(index, pattern, index.offered, (), lambda predicate, node: predicate(node)).run()
+    return [tuple([index.nodes[v] for v in match]) for match in matches]
 
 
 class Matcher:

@@ -18,14 +18,17 @@ DumpTarget = Callable[[str, str], None]
 
 
 def dumper(target: str | PathLike[str] | DumpTarget | None) -> Callable[[str, Graph], None]:
-    """A function that writes one numbered dump per stage; it does nothing without a target."""
+    """A function that writes one numbered dump for each stage; it does nothing where nobody asked. An input that the stage before
+    made is not written again."""
     if target is None:
         return _nothing
     write = target if callable(target) else folder_target(Path(target))
-    numbers = itertools.count()
+    numbers, last = itertools.count(), list[Graph]()
 
     def dump(stage: str, graph: Graph) -> None:
-        write(f"{next(numbers):02d}-{stage}", str(graph))
+        if stage != "input" or not any(graph is one for one in last):
+            write(f"{next(numbers):02d}-{stage}", str(graph))
+        last[:] = [graph]
 
     return dump
 

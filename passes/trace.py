@@ -29,6 +29,8 @@ class PassRecord:
     """True if the graph changed."""
     dropped: tuple[str, ...]
     """Stale graph attributes that were dropped."""
+    graph: str = ""
+    """The name of the graph."""
 
 
 @attrs.define(slots=True)

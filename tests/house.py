@@ -175,6 +175,39 @@ def asking_docstrings() -> Iterator[str]:
                         yield f"{place(path, one.lineno)} {first[:80]}"
 
 
+def rewrites_outside(*folders: str) -> Callable[[], Iterator[str]]:
+    """Functions that take a graph first and return a graph, perhaps beside other things, and are no passes. The private ones of a
+    file with a pass are parts of that pass, and so is what lies in `passes/` and `partition/`; `graph/` has no passes."""
+
+    def listed() -> Iterator[str]:
+        for path in sources(*folders):
+            functions = [node for node in tree_of(path).body if isinstance(node, ast.FunctionDef)]
+            passes = [one for one in functions if any("register_pass" in ast.unparse(name) for name in one.decorator_list)]
+            for one in functions:
+                first = [ast.unparse(argument.annotation) for argument in one.args.args[:1] if argument.annotation is not None]
+                returned = "" if one.returns is None else ast.unparse(one.returns)
+                is_rewrite = first == ["Graph"] and re.match(r"(Graph|tuple\[Graph)\b", returned) is not None
+                name = f"{path.relative_to(ROOT).as_posix()}:{one.name}"
+                if is_rewrite and one not in passes and not (passes and one.name.startswith("_")) and name not in NO_REWRITES:
+                    yield f"{place(path, one.lineno)} {one.name}"
+
+    return listed
+
+
+def rewrites_elsewhere() -> Iterator[str]:
+    """The same of the engines, HETERO and the front door."""
+    return (item for item in rewrites_outside("partita", "accelerators")() if not item.startswith("accelerators/tvm/"))
+
+
+NO_REWRITES = {
+    "accelerators/tvm/bodies/body.py:_plain": "one kernel's body under plain names: the key of what is compiled",
+    "accelerators/tvm/bodies/lifting.py:_without_large": "one kernel's body with variables for its large constants",
+    "accelerators/tvm/lower/open_sizes.py:_retyped": "one kernel's body with other types",
+    "accelerators/tvm/lower/open_sizes.py:_with_symbols": "one kernel's body as TVM's importer wants its types",
+    "accelerators/tvm/prepare/expanding.py:_marked": "one op's body, before DecomposeUnsupported inlines it",
+}
+"""Views and helpers from graph to graph that rewrite no model, each with the reason."""
+
 COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     "product files": product_files,
     "product lines": product_lines,
@@ -184,6 +217,8 @@ COUNTS: dict[str, Callable[[], Iterator[str]]] = {
     **{f"arrows in {folder}": arrows_in(folder) for folder in FOLDERS},
     "duplicate class names": duplicate_classes,
     "asking docstrings": asking_docstrings,
+    "rewrites outside the manager": rewrites_outside("accelerators/tvm"),
+    "rewrites outside the manager elsewhere": rewrites_elsewhere,
 }
 """The counts by name, each with the function that lists its items."""
 

@@ -212,8 +212,8 @@ ROOMS = {
     """,
     "accelerators/tvm": """
         cpu cuda opencl
-        asked_precision
         device
+        passes
         bodies_to_kernels
         tune query
         compiled

@@ -38,6 +38,7 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.words import counted
 from partita.partition import AffinityProperty, PartitionReport, SubgraphProperty, inline_subgraphs
 from partita.passes import apply_pass
+from partita.passes.manager import watched_as_here
 from partita.passes.registry import REPORT
 
 _log = logger("compile")
@@ -227,7 +228,8 @@ class Builder:
         tasks = {_task(call): call for call in calls}
         quiet = bool(self.config.stand_ins)
         with _threads(min(len(tasks), os.cpu_count() or 1)) as pool, _progress(len(tasks), quiet) as shown:
-            running = {pool.submit(self._compile_one, call): task for task, call in tasks.items()}
+            compile_one = watched_as_here(self._compile_one)
+            running = {pool.submit(compile_one, call): task for task, call in tasks.items()}
             for future in _as_done(running, shown):
                 error = future.exception()
                 if isinstance(error, CompileError) and not isinstance(error, DeviceMistake):

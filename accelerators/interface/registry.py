@@ -16,6 +16,7 @@ from partita.graph.errors import did_you_mean
 from partita.graph.words import error_in_words
 from partita.partition.backend import BackendSource, PropertyFactory, add_backend_source
 from partita.partition.property import SubgraphProperty
+from partita.passes.registry import FAMILIES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -52,6 +53,8 @@ class _Entry:
     factory: Factory
     source: str
 
+
+FAMILIES["tvm"] = "partita.accelerators.tvm.passes"
 
 _guard = Guard(threading.RLock)
 _registered: dict[str, _Entry] = {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "devices", "inspect", "partition", "explain", "diff", "run", "map", "bench", "compile", "tune", "precision", "compare",
-    "diagnose", "reduce", "capsule", "cache",
+    "diagnose", "reduce", "passes", "capsule", "cache",
 )
 """Verbs, one file each."""
 

@@ -17,6 +17,7 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType
 from partita.passes.constants import Namer
 from partita.passes.fold_batch_norm import convolution_factors, is_inference, is_only_reader, scale_and_shift
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True)
@@ -33,8 +34,9 @@ class Run:
     """The ops that say so."""
 
 
+@register_pass("FoldScales", keeps=REQUESTS, family="tvm")
 def fold_scales(graph: Graph) -> Graph:
-    """The graph with runs of scales and shifts folded. Linear."""
+    """Per-channel Mul, Add and BatchNormalization folded into the convolution before them, or into one Mul and Add. Linear."""
     runs: dict[Node, Run] = {}
     for node in graph.nodes:
         step = _step(node, graph)

@@ -18,6 +18,7 @@ from partita.accelerators.tvm.bodies.stored import LATER, as_stored
 from partita.accelerators.tvm.kernels.shared.numbers import HALVES
 from partita.accelerators.tvm.kernels.shared.shapes import float32_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.special import Used
 from partita.graph.build import constant
 from partita.graph.graph import Graph
@@ -28,6 +29,7 @@ from partita.graph.rewrite import Rewriter
 from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.graph.words import counted
 from partita.passes.constants import Namer
+from partita.passes.registry import LAYOUT_NOTES, REQUESTS, register_pass
 
 PRODUCTS = ops("convolution", "matmul") | {"DepthwiseConv"}
 """Ops that take narrow numbers wherever they are."""
@@ -60,6 +62,25 @@ KEPT = ops("row_norm") | frozenset("Add Clip Div Gemm Max Min Mul PRelu Sub Sum"
 
 Supports = Callable[[Node], bool]
 """Says whether a kernel takes an op as it is typed now."""
+
+
+@register_pass("NarrowTypes", keeps=REQUESTS, family="tvm")
+def narrow_types(
+    graph: Graph,
+    machine: Machine,
+    *,
+    dtype: str,
+    takes: Callable[[Graph, Machine], Supports],
+    halves_by: Used | None = None,
+    why_wide: str = "",
+) -> Graph:
+    """Products and stored values in the 16-bit type that PRECISION asks for, with a note on those that stay in float32. Linear,
+    beside the questions to the kernels."""
+    notes: tuple[str, ...] = (why_wide,) if why_wide else ()
+    if dtype != "float32":
+        result = narrow(graph, dtype, takes(graph, machine))
+        graph, notes = result.graph, result.notes(halves_by)
+    return graph.evolve(attrs={**graph.attrs, LAYOUT_NOTES: (*graph.attrs.get(LAYOUT_NOTES, ()), *notes)}) if notes else graph
 
 
 @attrs.frozen(slots=True)

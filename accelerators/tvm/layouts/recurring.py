@@ -19,10 +19,12 @@ from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.constants import Namer
 from partita.passes.infer import infer
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("ProjectInputs", keeps=REQUESTS, family="tvm")
 def project_inputs(graph: Graph) -> Graph:
-    """The graph with a product before each recurrent layer, which reads what that makes. Linear."""
+    """Recurrent layers split into one matrix product of all their inputs and the steps. Linear."""
     if not any(is_recurrent(node) for node in graph.nodes):
         return graph
     namer = Namer(graph)

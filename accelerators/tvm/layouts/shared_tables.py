@@ -20,6 +20,7 @@ from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry, frozen_attrs
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -38,9 +39,10 @@ class _Panels:
         return {"width": self.cut.tile.width, "group": self.cut.instruction.group, "turned": int(self.turned)}
 
 
+@register_pass("ShareTables", keeps=REQUESTS, family="tvm")
 def share_tables(graph: Graph, machine: Machine) -> Graph:
-    """The graph whose gathers read such tables as the first of the products does. Linear, save that constants whose sizes are
-    each other's turned round are compared."""
+    """Gathers that read a table in the layout of a matrix product by the same table, which so is held once. Linear, except that
+    constants of transposed shapes are compared."""
     tables = dict.fromkeys(node.inputs[0] for node in graph.nodes if _is_gather(node) and node.inputs[0] is not None)
     panels: dict[NodeEntry, _Panels] = {}
     for node in graph.nodes if tables else ():

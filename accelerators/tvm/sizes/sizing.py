@@ -47,9 +47,11 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
+from partita.passes import apply_pass
 from partita.passes.decompose import dynamic_sizes
 from partita.passes.decompose.moves import cast_like, is_one_hot, one_hot
 from partita.passes.infer import infer
+from partita.passes.registry import REQUESTS, register_pass
 
 MOST_INPUTS = 512
 """A graph with more values for the host than this is left to be compiled for each size."""
@@ -146,7 +148,7 @@ def _sized(graph: Graph, symbols: Symbols, has_floors: bool) -> Sized:
     reading, inputs = _read(graph, symbols, has_floors)
     bodies = {node: body for node in graph.nodes if (body := _body(node, reading, graph)) is not None}
     if bodies:
-        return _sized(in_parts(graph, bodies), symbols, has_floors)
+        return _sized(apply_pass(graph, "InlineParts", family="tvm", verify=False, bodies=bodies), symbols, has_floors)
     return _Rewriting(graph, reading).run(inputs, symbols.counting)
 
 
@@ -202,7 +204,8 @@ def _decomposition(node: Node, reading: Reading, version: int) -> Callable[[Body
     return None
 
 
-def in_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
+@register_pass("InlineParts", keeps=REQUESTS, family="tvm")
+def inline_parts(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
     """The graph with these ops replaced by their bodies. Linear."""
 
     def visit(node: Node, rewriter: Rewriter) -> None:

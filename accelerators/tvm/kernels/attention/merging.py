@@ -24,6 +24,7 @@ from partita.graph.ops.traits import ops
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import Array, TensorType, numpy_dtype
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -47,8 +48,9 @@ class Projection:
         return entry
 
 
+@register_pass("MergeProjections", keeps=REQUESTS, family="tvm")
 def merge_projections(graph: Graph) -> Graph:
-    """The graph with projections of the same input merged into one product per attention. Linear."""
+    """Query, key and value projections of one input merged into one matrix product. Linear."""
     matches = attentions(graph)
     if not matches:
         return graph

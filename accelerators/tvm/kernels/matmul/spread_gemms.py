@@ -15,10 +15,12 @@ from partita.graph.node import Node, NodeEntry
 from partita.graph.rewrite import Rewriter, rewrite
 from partita.graph.types import TensorType
 from partita.passes.constants import Namer
+from partita.passes.registry import REQUESTS, register_pass
 
 
+@register_pass("SpreadGemms", keeps=REQUESTS, family="tvm")
 def spread_gemms(graph: Graph) -> Graph:
-    """Replaces each Gemm of two values, or with a transposed first matrix, by MatMul, Transpose, Mul and Add."""
+    """Gemm of two computed matrices, or of a transposed first one, as MatMul, Transpose, Mul and Add."""
 
     if all(node.op != "Gemm" for node in graph.nodes):
         return graph

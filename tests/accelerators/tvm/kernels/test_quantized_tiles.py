@@ -9,7 +9,7 @@ import pytest
 
 from partita.accelerators.tvm.bodies.body import make_body
 from partita.accelerators.tvm.code.building import build
-from partita.accelerators.tvm.kernels.fusion import fuse
+from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.layouts.quantizing import quantize
 from partita.accelerators.tvm.machine import permission
@@ -33,7 +33,7 @@ def test_the_processors_own_instructions_are_emitted(kind: str) -> None:
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("names an x86 processor")
     machine = Machine("cpu", "sapphirerapids", 1, 16, 32, (Used("amx-int8"),))
-    fused = fuse(quantize(hold_weights(LAYERS[kind].graph()), machine))
+    fused = fuse_kernels(quantize(hold_weights(LAYERS[kind].graph()), machine))
     call = next(node for node in fused.nodes if node.is_call and "Product" in str(node.subgraph))
     assert call.subgraph is not None
     text = build(make_body(call.subgraph), machine).library.inspect_source("asm")
