@@ -41,3 +41,10 @@ def implicit_path() -> list[str]:
     implicit = {os.path.realpath(folder) for folder in folders}
     named = {*search_path(), str(ROOT)}
     return [path for path in sys.path if path not in named and os.path.realpath(path) in implicit]
+
+
+def own_folder_last() -> None:
+    """In a child that runs modules of others: where our package is in a clone, moves the clone behind all other folders of the
+    search path. Another package may have a module `graph` too, or `tests`."""
+    if (ROOT / "setup.py").exists():
+        sys.path[:] = [*(path for path in sys.path if path != str(ROOT)), str(ROOT)]

@@ -90,28 +90,41 @@ def strings_in(node: ast.AST) -> Iterator[str]:
 
 def op_sets() -> Iterator[str]:
     """Module-level collections in which at least two of the strings, and half of them, are names of ops. Tables, which have a
-    value for each name, are none."""
+    value for each name, are none. The traits of a query do not count."""
+    from partita.graph.ops.traits import TRAITS
+
     for path in sources(*STOREYS):
         for node in tree_of(path).body:
             value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or value is None or isinstance(value, (ast.Dict, ast.DictComp)):
                 continue
-            strings = set(strings_in(value))
+            strings = set(strings_in(value)) - TRAITS.keys()
             named = strings & op_names()
             if len(named) >= 2 and 2 * len(named) >= len(strings):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 yield f"{place(path, node.lineno)} {ast.unparse(targets[0])}"
 
 
+def is_docstring(node: ast.AST) -> bool:
+    """True for a string that stands alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
 def files_naming(op: str) -> Callable[[], Iterator[str]]:
-    """The files with a string that is, or lists, the name of an op."""
+    """The files with a string that is, or lists, the name of an op; docstrings do not count."""
 
     def listed() -> Iterator[str]:
         for path in sources(*STOREYS):
-            if op in path.read_text("utf-8") and op in strings_in(tree_of(path)):
+            if op in path.read_text("utf-8") and named_in(tree_of(path), op):
                 yield path.relative_to(ROOT).as_posix()
 
     return listed
+
+
+def named_in(tree: ast.Module, op: str) -> bool:
+    """True if a string of the code is, or lists, the name of an op."""
+    told = {id(node.value) for node in ast.walk(tree) if is_docstring(node)}
+    return any(op in strings_in(node) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -169,7 +182,7 @@ def asking_docstrings() -> Iterator[str]:
     for path in sources(*STOREYS):
         for node in ast.walk(tree_of(path)):
             for one in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
-                if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                if is_docstring(one):
                     first = re.split(r"(?<=[.?])\s", one.value.value.strip(), maxsplit=1)[0]
                     if re.match(r"(What|How|Where|Which)\b", first) or (first.endswith("?") and ASKING.match(first)):
                         yield f"{place(path, one.lineno)} {first[:80]}"
@@ -237,12 +250,13 @@ def kept() -> dict[str, int]:
 def main(asked: list[str]) -> None:
     """Print the table, or what one row counts; with --write keep it."""
     if asked and asked[0] != "--write":
+        if asked[0] not in COUNTS:
+            sys.exit(f"nothing is counted as {asked[0]!r}; the counts: {', '.join(COUNTS)}")
         print(*COUNTS[asked[0]](), sep="\n")
         return
-    counts = counted()
+    counts, before = counted(), kept()
     if asked:
         KEPT.write_text("".join(f"{name:<40} {number:>7}\n" for name, number in counts.items()), "utf-8")
-    before = kept()
     for name, number in counts.items():
         print(f"{name:<40} {before.get(name, number):>7} -> {number:>7}")
 

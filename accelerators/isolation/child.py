@@ -32,6 +32,7 @@ from partita.accelerators.isolation.memory import (
 from partita.accelerators.process.parents import end_with
 from partita.graph.graph import Graph
 from partita.graph.types import Array
+from partita.passes.python_child import own_folder_last
 
 
 def main() -> None:
@@ -161,6 +162,7 @@ def _config(question: Mapping[str, Any], device: Accelerator) -> dict[str, Any]:
 def _device_of(origin: Mapping[str, Any]) -> Accelerator:
     """An instance of the device's class, found where the parent's Origin says."""
     sys.path += origin["folders"]
+    own_folder_last()
     if origin["path"]:
         spec = importlib.util.spec_from_file_location("__partita_main__", origin["path"])
         assert spec is not None and spec.loader is not None
