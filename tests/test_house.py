@@ -225,7 +225,7 @@ ROOMS = {
         schedules
         bodies
         machine
-        extensions progress run sizes
+        extensions run sizes
     """,
     "accelerators/tvm/kernels": """
         fusion
