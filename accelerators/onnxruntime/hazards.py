@@ -11,7 +11,7 @@ import numpy as np
 
 from partita.accelerators.engines.least_sizes import Sizes, has_elements
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
-from partita.accelerators.engines.resize_scales import (
+from partita.accelerators.engines.operands import (
     has_scales,
     known_scales,
     may_leave_all_sizes,
