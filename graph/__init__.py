@@ -5,7 +5,7 @@ Names are imported on first use: most of these modules need not be loaded to run
 from typing import TYPE_CHECKING
 
 from partita.graph import half_imported  # noqa: F401  the first import: forks wait for those of other threads from here on
-from partita.graph.lazily import lazily
+from partita.graph.lazy import lazily
 
 if TYPE_CHECKING:
     from partita.graph.build import call, constant, op, variable

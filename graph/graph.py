@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from partita.graph.adopt import check_names, check_output_names, name_bodies_apart, name_nodes
-from partita.graph.errors import GraphError, did_you_mean
+from partita.graph.errors import GraphError, MissingDependency, did_you_mean
 from partita.graph.index import GraphIndex, build_index
 from partita.graph.node import Body, Node, NodeEntry, as_entries
 from partita.graph.order import is_ordered, reachable, topological
@@ -252,10 +252,22 @@ class Graph(Body):
         self.attrs.update(attrs)
 
     def to_networkx(self) -> networkx.MultiDiGraph:
-        """The graph as a networkx graph: nodes by name, one edge per value read."""
-        from partita.graph.to_networkx import to_networkx  # upward: users call a method of the graph
+        """The graph as a networkx graph: nodes by name with `op` and `node`; one edge per value read, with the value's name,
+        and per control dependency."""
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingDependency("networkx", None, "a graph of networkx's") from error
 
-        return to_networkx(self)
+        networkx_graph: networkx.MultiDiGraph = networkx.MultiDiGraph(name=self.name)
+        for node in self.nodes:
+            networkx_graph.add_node(node.name, op=node.op, node=node)
+        for node in self.nodes:
+            for entry in node.reads:
+                networkx_graph.add_edge(entry.node.name, node.name, value=entry.name, type=entry.type)
+            for source in node.after:
+                networkx_graph.add_edge(source.name, node.name, value=None, type=None)
+        return networkx_graph
 
     def __str__(self) -> str:
         from partita.graph.text import print_graph

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.graph.pictures.html import lines, picture, table
-from partita.graph.pictures.notebook import notebook_svg
+from partita.graph.pictures.svg import notebook_svg
 from partita.graph.words import counted
 
 if TYPE_CHECKING:

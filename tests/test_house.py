@@ -231,7 +231,7 @@ ROOMS = {
         schedules
         bodies
         machine
-        extensions progress run sizes
+        extensions run sizes
     """,
     "accelerators/tvm/kernels": """
         fusion

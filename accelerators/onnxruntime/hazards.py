@@ -5,18 +5,24 @@ Each was found by ONNX's own node tests with onnxruntime 1.31; they are refused,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from partita.accelerators.engines.least_sizes import Sizes, has_elements
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, only_of, with_reduction
+from partita.accelerators.engines.operands import (
+    has_scales,
+    known_scales,
+    may_leave_all_sizes,
+    scaled_sizes,
+)
 from partita.accelerators.interface.empties import may_be_empty, sums_nothing
 from partita.accelerators.onnxruntime import windows
-from partita.accelerators.onnxruntime.resizes import resize
 from partita.graph.graph import Graph
 from partita.graph.node import Node, NodeEntry
 from partita.graph.ops.fitting import shape_of
-from partita.graph.types import TensorType
+from partita.graph.types import Dim, TensorType
 
 Hazard = Callable[[Node], "str | None"]
 
@@ -200,6 +206,30 @@ def _given(node: Node, number: int) -> bool:
     return len(node.inputs) > number and node.inputs[number] is not None
 
 
+def _resize(node: Node) -> str | None:
+    """Resizes of integers, and by scales that do not give integer sizes, differ from ONNX's definition."""
+    data_type = node.inputs[0].type if node.inputs[0] is not None else None
+    is_mixed = node.attrs.get("mode", "nearest") != "nearest"
+    if is_mixed and isinstance(data_type, TensorType) and "int" in data_type.dtype:
+        return "onnxruntime cuts off what is behind the point where a resize mixes whole numbers"
+    if not has_scales(node):
+        return None
+    scales = known_scales(node)
+    aligned = node.attrs.get("coordinate_transformation_mode") == "align_corners"
+    if aligned and not _makes_whole_sizes(scaled_sizes(node, scales), scales):
+        return "onnxruntime aligns corners by the sizes that come of the scales, not by the scales"
+    if scales is not None and may_leave_all_sizes(node, scales):
+        return "onnxruntime copies what a scale that is not one leaves as large as it was"
+    return None
+
+
+def _makes_whole_sizes(shape: tuple[Dim, ...], scales: np.ndarray[Any, Any] | None) -> bool:
+    if scales is None or not all(isinstance(size, int) for size in shape):
+        return False
+    sizes = np.asarray(shape, np.float64) * scales
+    return np.array_equal(sizes, np.floor(sizes))
+
+
 _HAZARDS: Mapping[str, Hazard] = {
     "AffineGrid": _affine_grid,
     "Attention": _attention,
@@ -229,14 +259,14 @@ _HAZARDS: Mapping[str, Hazard] = {
     "NegativeLogLikelihoodLoss": _loss,
     "QLinearConv": windows.convolution,
     "QLinearMatMul": _integer_product,
-    "Resize": resize,
+    "Resize": _resize,
     "Scan": _scan,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shrink": _shrink,
     "Slice": _slice,
     "SoftmaxCrossEntropyLoss": _loss,
-    "Upsample": resize,
+    "Upsample": _resize,
 }
 
 LOSES_NAN: Table = {

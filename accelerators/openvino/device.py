@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,13 +25,13 @@ from partita.accelerators.interface.keys import Key, count, mapping, one_of, tex
 from partita.accelerators.interface.query import Support
 from partita.accelerators.interface.skeleton import is_skeleton
 from partita.accelerators.openvino import hazards
-from partita.accelerators.openvino.comparisons import turned
-from partita.accelerators.openvino.package import import_openvino, load_core
 from partita.accelerators.openvino.reasons import reason
 from partita.accelerators.openvino.small_integers import SmallIntegers
 from partita.accelerators.process.forking import Guard
 from partita.graph.graph import Graph
 from partita.graph.node import Node
+from partita.graph.rewrite import Rewriter, rewrite
+from partita.passes.bodies import everywhere
 from partita.passes.infer import with_missing_types
 
 NEWEST = {"": 21, "ai.onnx.ml": 3}
@@ -69,14 +72,14 @@ class OpenVinoAccelerator(Accelerator):
     def __init__(self) -> None:
         super().__init__()
         try:
-            self._engine: Any = import_openvino()
+            self._engine: Any = _import_openvino()
         except ImportError as error:
             raise AcceleratorUnavailable(
                 f"the package 'openvino' cannot be imported: {error}",
                 where="device 'openvino'",
                 remedy="Install it with: pip install 'partita[openvino]'",
             ) from None
-        self._core: Any = load_core(self._engine)
+        self._core: Any = _load_core(self._engine)
         self._trials = Trials(self._attempt, constants_up_to=1 << 20)
         self._extended = False
         self._guard = Guard()
@@ -101,7 +104,7 @@ class OpenVinoAccelerator(Accelerator):
         from partita.accelerators.openvino.requests import CompiledRequests
 
         properties = self._properties(config)
-        model = engine_model(turned(graph), {}, PROBED)
+        model = engine_model(_turned(graph), {}, PROBED)
         try:
             compiled = self._core.compile_model(self._read(model), self._own_name(config["DEVICE_ID"]), properties)
         except RuntimeError as error:
@@ -122,7 +125,7 @@ class OpenVinoAccelerator(Accelerator):
                 where=f"device 'openvino', subgraph {graph.name!r}",
                 remedy="Compile the model again",
             ) from None
-        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(turned(graph), {}, PROBED)
+        model = EngineModel(None, {}, (), (), ()) if is_skeleton(graph) else engine_model(_turned(graph), {}, PROBED)
         return CompiledRequests(self._engine, compiled, model, graph, config["PERF_COUNT"], data)
 
     def _shared(self, data: bytes | memoryview) -> Any:
@@ -193,7 +196,7 @@ class OpenVinoAccelerator(Accelerator):
         device = self._own_name(self._config["DEVICE_ID"])
         properties = {"INFERENCE_NUM_THREADS": 1} if device == "CPU" else {}
         try:
-            model = self._core.read_model(engine_model(turned(alone), {}).complete())
+            model = self._core.read_model(engine_model(_turned(alone), {}).complete())
             with self._guard.lock:
                 self._core.compile_model(model, device, properties)
         except RuntimeError as error:
@@ -240,3 +243,61 @@ class OpenVinoAccelerator(Accelerator):
             return self._core.read_model(model.complete())
         with tempfile.TemporaryDirectory(prefix="partita-openvino-") as folder:
             return self._core.read_model(str(model.write(Path(folder))))
+
+
+_TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
+
+
+def _turned(graph: Graph) -> Graph:
+    """The graph with a > b written as b < a, and a >= b as b <= a, in bodies too.
+
+    openvino computes a > b as "not a <= b", which is true if one of them is NaN; its a < b is false there,
+    as specified. Names and types are unchanged."""
+    return everywhere(graph, lambda inner: rewrite(inner, _turn))
+
+
+def _turn(node: Node, rewriter: Rewriter) -> None:
+    op = None if node.domain or node.attrs else _TURNED.get(node.op or "")
+    rebuilt = rewriter.rebuilt(node)
+    rewriter.keep(node, rebuilt if op is None else rebuilt.evolve(op=op, inputs=rebuilt.inputs[::-1]))
+
+
+_guard = Guard()
+
+
+def _import_openvino() -> Any:
+    """The package openvino.
+
+    Its import would report itself over the network; with the telemetry package hidden it uses its own stub.
+    """
+    with _guard.lock:
+        if "openvino" in sys.modules:
+            return sys.modules["openvino"]
+        hidden: dict[str, ModuleType | None] = {"openvino_telemetry": sys.modules.get("openvino_telemetry")}
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+        try:
+            import openvino
+
+            return openvino
+        finally:
+            for name, module in hidden.items():
+                if module is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = module
+
+
+def _load_core(engine: Any) -> Any:
+    """A Core with its plugins loaded, by a thread that ends after that.
+
+    The CPU plugin gives the thread that loads it a signal stack, and unmaps that when the last user of the
+    plugin releases it (in openvino 2026): on a thread that lives on, the next signal would run on memory of others.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_load, engine).result()
+
+
+def _load(engine: Any) -> Any:
+    core = engine.Core()
+    core.available_devices  # noqa: B018
+    return core

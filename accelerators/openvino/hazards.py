@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from partita.accelerators.engines.conditions import condition_lengths
 from partita.accelerators.engines.lost_nan import Table, always, not_known_finite, with_reduction
-from partita.accelerators.engines.resize_scales import has_scales, known_scales, may_leave_a_size
+from partita.accelerators.engines.operands import (
+    condition_lengths,
+    has_scales,
+    known_scales,
+    may_leave_a_size,
+)
 from partita.accelerators.interface.empties import may_be_empty, sums_nothing
 from partita.accelerators.openvino.given_indices import unseen
 from partita.graph.graph import Graph

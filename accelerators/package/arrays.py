@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from partita.accelerators.arrays.sharing import ALIGNMENT, array_digest, byte_view, mapped
-from partita.accelerators.package.container import MemberWriter
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import MemberWriter, PackageError
 from partita.graph.types import Array, dtype_name, numpy_dtype
 
 WEIGHTS = "weights"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.errors import AcceleratorError
 from partita.accelerators.process.atomic import replacing
 from partita.accelerators.process.regular import open_regular, others_may_write
 
@@ -35,6 +35,10 @@ it.
 _LENGTH = len("partita-package-0001 manifest=") + 16 + 1 + 16 + len(" hmac=") + _SIGNED
 
 _PIECE = 1 << 20
+
+
+class PackageError(AcceleratorError):
+    """An exported model cannot be written, is damaged, or does not fit this machine."""
 
 
 def checked_key(key: Any, where: str) -> bytes | None:

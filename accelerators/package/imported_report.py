@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from partita.accelerators.package.container import Package
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import Package, PackageError
 from partita.accelerators.placement.placement import NoSuchNode
 from partita.accelerators.process.json_form import form_error
 from partita.graph.errors import did_you_mean

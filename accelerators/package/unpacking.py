@@ -18,8 +18,7 @@ from partita.accelerators.interface.device_list import Device, parse_devices
 from partita.accelerators.interface.settings import read_config, settings_of_file
 from partita.accelerators.isolation import in_its_place
 from partita.accelerators.package.arrays import WEIGHTS, read_array
-from partita.accelerators.package.container import Package, checked_key
-from partita.accelerators.package.errors import PackageError
+from partita.accelerators.package.container import Package, PackageError, checked_key
 from partita.accelerators.package.imported_report import ImportedReport, read_report
 from partita.accelerators.package.plan import graph_of
 from partita.accelerators.running.compiled_model import CompiledModel

@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from partita.accelerators.process.groups import group_folders
-
 _CPUS = Path("/sys/devices/system/cpu")
+_ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
@@ -83,3 +84,15 @@ def _reported() -> int:
         if done.returncode == 0 and done.stdout.strip().isdigit():
             return max(1, int(done.stdout))
     return max(1, os.cpu_count() or 1)
+
+
+def group_folders(controller: str) -> Iterator[Path]:
+    """The folders of this process's Linux control groups that may limit the controller's resource, innermost first; OSError if
+    the system has no groups."""
+    for line in _OWN.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = _ROOT / controller if controller in controllers.split(",") else _ROOT
+        if controllers and base == _ROOT:
+            continue
+        group = base / path.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(_ROOT))

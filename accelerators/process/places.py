@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from partita.accelerators.process.cores import usable_cores
+from partita.accelerators.process.cores import group_folders, usable_cores
 from partita.accelerators.process.forking import Guard, renewed_in_children
-from partita.accelerators.process.free_memory import free_memory
 
 CORES = 4
 """Number of cores that compiling one model keeps busy; there is one slot for each such number."""
@@ -103,6 +103,42 @@ class Places:
     def renew(self) -> None:
         """Resets the queue in a forked process, where no thread works or waits."""
         self._waiting, self._inside = deque(), []
+
+
+_MACHINE = Path("/proc/meminfo")
+
+_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""A group's files with its limit and usage, in either version of the system's interface."""
+
+
+def free_memory() -> int | None:
+    """Memory in bytes available to this process: that of the machine, and of its control groups; None if the system does not
+    report it."""
+    try:
+        left = [*_of_machine(), *_of_groups()]
+    except (OSError, ValueError):
+        return None
+    return max(0, min(left)) if left else None
+
+
+def _of_machine() -> Iterator[int]:
+    for line in _MACHINE.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) << 10
+
+
+def _of_groups() -> Iterator[int]:
+    """The remaining memory of each group. Inactive file pages count as free, since the system can reclaim them."""
+    for folder in group_folders("memory"):
+        for limit, used in _FILES:
+            if (folder / limit).is_file() and (text := (folder / limit).read_text().strip()) != "max":
+                yield int(text) - int((folder / used).read_text()) + _idle_files(folder)
+
+
+def _idle_files(folder: Path) -> int:
+    lines = (folder / "memory.stat").read_text().splitlines()
+    counts = dict(line.split() for line in lines)
+    return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
 
 
 places = Places(lambda: max(1, usable_cores() // CORES), free_memory)

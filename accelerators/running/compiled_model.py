@@ -333,7 +333,7 @@ class CompiledModel:
         `longest` is the number of tokens to reserve room for; without it the room doubles when it is full. On `cpu` a step is
         compiled for each number of new tokens in `chunks`. A prompt of another length is read by the model itself, or in chunks
         of these lengths if the model is compiled for each size."""
-        from partita.accelerators.sessions.opening import opened  # upward: users call a method
+        from partita.accelerators.sessions.conversation import opened  # upward: users call a method
 
         model = self.wait()
         with self._lock:

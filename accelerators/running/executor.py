@@ -17,9 +17,8 @@ from partita.accelerators.arrays.layout import HOST, aligned_block, array_layout
 from partita.accelerators.arrays.on_device import Destination, DeviceArray, Target, Wanted
 from partita.accelerators.errors import InputError, RunError, asking
 from partita.accelerators.process.ending import at_a_device
-from partita.accelerators.process.forking import renewed_in_children
+from partita.accelerators.process.forking import Guard, renewed_in_children
 from partita.accelerators.running.overlapping import Overlap
-from partita.accelerators.running.side_by_side import Trial
 from partita.accelerators.running.spans import Spans
 from partita.accelerators.running.steps import ALIGNMENT, RunPlan, RunStep, Step, Values
 from partita.graph.types import Array
@@ -353,3 +352,45 @@ def root(array: Array) -> Array:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+_WORTH = 0.001
+"""Seconds: shorter calls run concurrently only if PARALLEL says so."""
+
+_TRIES = 3
+"""Number of measured calls of each kind, after a warm-up call of each."""
+
+_GAIN = 0.9
+"""Concurrent runs are kept if they take less than this fraction of the time."""
+
+
+class Trial:
+    """Decides if independent subgraphs run concurrently: the first calls alternate between both ways; then the faster one
+    stays."""
+
+    def __init__(self, decided: bool | None) -> None:
+        self.decided = decided
+        """True if independent subgraphs run concurrently. None while both ways are being tried."""
+        self._guard = Guard()
+        self._asked = 0
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}
+
+    def next(self) -> bool:
+        """True if this call runs independent subgraphs concurrently."""
+        if self.decided is not None:
+            return self.decided
+        with self._guard.lock:
+            self._asked += 1
+            return self._asked % 2 == 0
+
+    def note(self, side_by_side: bool, seconds: float) -> None:
+        """Records the seconds of a call."""
+        if self.decided is not None:
+            return
+        with self._guard.lock:
+            self._seconds[side_by_side].append(seconds)
+            turns, levels = self._seconds[False], self._seconds[True]
+            if len(turns) > 1 and min(turns) < _WORTH:
+                self.decided = False
+            elif min(len(turns), len(levels)) > _TRIES:
+                self.decided = min(levels[1:]) < _GAIN * min(turns[1:])

@@ -12,10 +12,9 @@ from partita.accelerators.errors import CompileError, InputError, NotSupported, 
 from partita.accelerators.process.forking import Guard
 from partita.accelerators.running.compiled_model import CompiledModel
 from partita.accelerators.running.inputs import InputChecker
+from partita.accelerators.sessions.attention_forms import with_heads, with_joined_caches
 from partita.accelerators.sessions.caches import find_caches
 from partita.accelerators.sessions.errors import TooLong, Unfit
-from partita.accelerators.sessions.flat_heads import with_heads
-from partita.accelerators.sessions.joined_heads import with_joined_caches
 from partita.accelerators.sessions.roles import Roles, roles_of
 from partita.accelerators.sessions.state import State, held, positions, with_room
 from partita.accelerators.sessions.step import LENGTH, StepSizes, most_positions, prompt_graph, step_graph

@@ -10,16 +10,15 @@ from . import (  # noqa: F401  importing a family fills the table
     attention,
     boxes,
     casts,
+    containers,
     control,
     convolution,
     elementwise,
     indexing,
     layout,
     learned,
-    losses,
     matrices,
     normalization,
-    optionals,
     pooling,
     quantizing,
     randomness,
@@ -27,10 +26,8 @@ from . import (  # noqa: F401  importing a family fills the table
     reductions,
     resize,
     sampling,
-    sequences,
     signals,
     softmax,
-    texts,
 )
 from .evaluate import NoNumerics, evaluate, supports
 

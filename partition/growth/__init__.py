@@ -4,7 +4,7 @@
 edge. All keep the whole partition acyclic, including groups that are already fixed.
 """
 
-from partita.partition.growth.bonds import join_bonded
+from partita.partition.growth.contract import join_bonded
 from partita.partition.growth.largest import largest
 from partita.partition.growth.observer import BothObservers, SeedObserver, WalkObserver
 from partita.partition.growth.seed import Repair, seed

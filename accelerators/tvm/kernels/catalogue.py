@@ -36,11 +36,9 @@ from partita.accelerators.tvm.kernels.matmul.thin import thin
 from partita.accelerators.tvm.kernels.moves.blocks import concat, from_blocked, shuffle, to_blocked
 from partita.accelerators.tvm.kernels.moves.copies import COPIES, copies
 from partita.accelerators.tvm.kernels.moves.enlarging import enlarge, interleave, resize
-from partita.accelerators.tvm.kernels.moves.gather import gather
+from partita.accelerators.tvm.kernels.moves.gather import gather, packed_rows, panel_rows
 from partita.accelerators.tvm.kernels.moves.gpu_enlarging import gpu_enlarge
 from partita.accelerators.tvm.kernels.moves.index_check import gpu_outside, indices
-from partita.accelerators.tvm.kernels.moves.packed_rows import packed_rows
-from partita.accelerators.tvm.kernels.moves.panel_rows import panel_rows
 from partita.accelerators.tvm.kernels.moves.scatter import scatter
 from partita.accelerators.tvm.kernels.quantized.byte_depthwise import depthwise as quantized_depthwise
 from partita.accelerators.tvm.kernels.quantized.byte_enlarging import interleave as interleave_bytes
@@ -78,9 +76,8 @@ from partita.accelerators.tvm.kernels.shared.reducers import REDUCERS
 from partita.accelerators.tvm.kernels.window.blocked_pool import blocked_pool
 from partita.accelerators.tvm.kernels.window.columns import columns_to_image
 from partita.accelerators.tvm.kernels.window.depthwise import depthwise
-from partita.accelerators.tvm.kernels.window.gpu_lrn import gpu_lrn
 from partita.accelerators.tvm.kernels.window.gpu_pool import gpu_pool
-from partita.accelerators.tvm.kernels.window.lrn import lrn
+from partita.accelerators.tvm.kernels.window.lrn import gpu_lrn, lrn
 from partita.accelerators.tvm.kernels.window.plain_pool import plain_pool
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.schedules.gpu_loops import bind_loops, in_items

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from partita.accelerators.tvm.kernels.attention.selector import AttentionProperty
-from partita.accelerators.tvm.kernels.convolution.blocked_selector import BlockedProperty
-from partita.accelerators.tvm.kernels.convolution.plain_selector import ConvolutionProperty, NormedProperty
+from partita.accelerators.tvm.kernels.convolution.selector import (
+    BlockedProperty,
+    ConvolutionProperty,
+    NormedProperty,
+)
 from partita.accelerators.tvm.kernels.elementwise.selector import ChainProperty
-from partita.accelerators.tvm.kernels.matmul.gemm_selector import MatrixProperty
-from partita.accelerators.tvm.kernels.matmul.packed_selector import PackedProperty
-from partita.accelerators.tvm.kernels.matmul.product_selector import ProductProperty
-from partita.accelerators.tvm.kernels.quantized.pairs_selector import PairProperty
-from partita.accelerators.tvm.kernels.quantized.selector import QuantizedProperty
+from partita.accelerators.tvm.kernels.matmul.selector import MatrixProperty, PackedProperty, ProductProperty
+from partita.accelerators.tvm.kernels.quantized.selector import PairProperty, QuantizedProperty
 from partita.accelerators.tvm.kernels.rows.selector import RowProperty
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
 from partita.accelerators.tvm.machine.machine import Machine

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 
+import numpy as np
+
 from partita.accelerators.errors import CompileError
 from partita.accelerators.interface.cached_attention import is_cached_attention
 from partita.accelerators.interface.provenance import FUSED
@@ -30,11 +32,9 @@ from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.tvm_errors import quiet, refused
 from partita.accelerators.tvm.prepare.expanding import why_whole
 from partita.accelerators.tvm.prepare.single import alone
-from partita.accelerators.tvm.query.infinite_weights import WEIGHTED, beyond_numbers
 from partita.accelerators.tvm.query.isolated_trials import trial_elsewhere
 from partita.accelerators.tvm.query.known_wrong import known_wrong
 from partita.accelerators.tvm.query.sizes import is_settled, unsettled_input
-from partita.accelerators.tvm.query.truth import takes_no_truth
 from partita.accelerators.tvm.sizes.extent import sizes_of
 from partita.accelerators.tvm.sizes.gathered_resizes import can_gather
 from partita.graph.errors import PartitaError
@@ -107,7 +107,7 @@ def _structure(node: Node, graph: Graph, kind: str) -> Hashable | None:
     inputs: list[Hashable] = []
     for entry in node.inputs:
         value = entry.node.value if entry is not None else None
-        is_looked_at = node.op in INDEXED or node.op in WEIGHTED or node.op in ops("integer_product")
+        is_looked_at = node.op in INDEXED or node.op in _WEIGHTED or node.op in ops("integer_product")
         if value is not None and value.size > SHOWN and is_looked_at:
             return None
         shown = value is not None and (value.size > SHOWN or value.dtype == object or value.tobytes())
@@ -186,7 +186,7 @@ def _refusal(node: Node, graph: Graph) -> str | None:
             return f"{entry.name!r} is {value_type}: kernels take tensors only"
         if value_type.dtype not in DTYPES:
             return f"{entry.name!r} has element type {value_type.dtype}, which TVM's kernels do not take"
-    reason = takes_no_truth(node, graph) or outside(node) or beyond_numbers(node)
+    reason = _takes_no_truth(node, graph) or outside(node) or _beyond_numbers(node)
     if reason is not None or not _static(node):
         return reason or _unknown_sizes(node, graph)
     return _unknown_view(node) or wrong_size(node)
@@ -310,3 +310,42 @@ def forget() -> None:
         _answers.clear()
 
 
+_WEIGHTED = frozenset(("ConvTranspose",))
+"""Ops whose constant weights are checked for NaN and infinities."""
+
+
+def _beyond_numbers(node: Node) -> str | None:
+    """Reason to refuse the node: a constant weight is NaN or infinite."""
+    if node.op not in _WEIGHTED or node.domain:
+        return None
+    weights = node.inputs[1].node.value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    if weights is None or np.isfinite(weights.astype(np.float32)).all():
+        return None
+    return "TVM also multiplies the weights with zeros that it puts between the data, and one of them is NaN or infinite"
+
+
+def _takes_no_truth(node: Node, graph: Graph) -> str | None:
+    """Why the op may not read its bool inputs: devices would add and multiply them, each in its own way. None if it may, or has
+    none."""
+    if node.domain:
+        return None
+    for slot, entry in enumerate(node.inputs):
+        data_type = entry.type if entry is not None else None
+        if isinstance(data_type, TensorType) and data_type.dtype == "bool":
+            version = graph.opsets.get("", 1)
+            allowed = _takes_truth(str(node.op), version)
+            if allowed and not allowed[min(slot, len(allowed) - 1)]:
+                return f"ONNX's {node.op} of opset {version} takes no bool, and input {slot} is {data_type}"
+    return None
+
+
+@cache
+def _takes_truth(op: str, version: int) -> tuple[bool, ...]:
+    """For each input, True if the op's definition allows bool; empty if there is no definition."""
+    import onnx.defs
+
+    try:
+        schema = onnx.defs.get_schema(op, version)
+    except onnx.defs.SchemaError:
+        return ()
+    return tuple("tensor(bool)" in formal.types for formal in schema.inputs)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from partita.graph.errors import ReadError
 from partita.graph.graph import Graph
 from partita.graph.node import CONSTANT, NOTHING, Node, NodeEntry, frozen_attrs
 from partita.graph.ops.schemas import OTHER_VERSION, OpSpec
 from partita.graph.readers.onnx import marks
-from partita.graph.readers.onnx.attributes import read_attributes
-from partita.graph.readers.onnx.constants import constant_value
-from partita.graph.readers.onnx.disorder import sorted_nodes, undefined_value
+from partita.graph.readers.onnx.attributes import constant_value, read_attributes
 from partita.graph.readers.onnx.free_names import all_names, free_of_node
-from partita.graph.readers.onnx.loops import with_scalar
-from partita.graph.readers.onnx.moving import move
+from partita.graph.readers.onnx.node_order import restore_order, sorted_nodes, undefined_value
 from partita.graph.readers.onnx.older_ops import is_older, older_op
 from partita.graph.readers.onnx.reading import GRAPH_KIND, PLAIN_KINDS, Reading
 from partita.graph.readers.onnx.source import plain_domain, utf8
@@ -306,7 +305,7 @@ class Level:
     ) -> Graph:
         level = Level(self.reading, self.params, self)
         if node.op_type == "Loop" and not plain_domain(node.domain):
-            body = with_scalar(self, node, body)
+            body = _with_scalar_iteration(self, node, body)
         return level.read_graph(body, [(name, self.values[name]) for name in captured], where, variables)
 
     def read_graph(
@@ -387,7 +386,7 @@ class Level:
         if self.renamed:
             marks.check_unique(self.nodes, self.reading.title)
         if order is not None:
-            move(self.nodes, order)
+            restore_order(self.nodes, order)
         return Graph(
             outputs, inputs, name, self.reading.opsets, output_names=output_names, nodes=self.nodes, metadata=metadata
         )
@@ -399,3 +398,28 @@ def _may_be(stated: TensorType, held: TensorType) -> bool:
         return stated.dtype == held.dtype
     sizes = zip(stated.shape, held.shape, strict=False)
     return len(stated.shape) == len(held.shape) and all(not isinstance(size, int) or size == own for size, own in sizes)
+
+
+def _with_scalar_iteration(level: Level, node: Any, body: Any) -> Any:
+    """The GraphProto of a Loop's body with a scalar iteration number, which is reshaped to the declared vector of one element;
+    onnxruntime accepts such bodies."""
+    if not body.input or len(body.input[0].type.tensor_type.shape.dim) != 1:
+        return body
+    from onnx.helper import make_node
+    from onnx.numpy_helper import from_array
+
+    changed = type(body)()
+    changed.CopyFrom(body)
+    turn = changed.input[0]
+    cause = f"the body declares {turn.name!r} as a vector, and a Loop gives a scalar; the scalar is reshaped"
+    level.reading.note(cause, level.reading.where(node), "Declare a scalar, with no dimension")
+    name, shape = level.free_name(turn.name), level.free_name(f"{turn.name}_shape")
+    nodes = [
+        make_node("Constant", [], [shape], value=from_array(np.ones(1, np.int64))),
+        make_node("Reshape", [name, shape], [turn.name]),
+        *changed.node,
+    ]
+    turn.name = name
+    del turn.type.tensor_type.shape.dim[:], changed.node[:]
+    changed.node.extend(nodes)
+    return changed

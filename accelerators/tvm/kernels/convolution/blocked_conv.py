@@ -24,9 +24,14 @@ from partita.accelerators.tvm.bodies.body import Body
 from partita.accelerators.tvm.kernels.convolution.band_copy import BandCopy
 from partita.accelerators.tvm.kernels.convolution.bands import band_while_running
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer, make_layer
-from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
+from partita.accelerators.tvm.kernels.convolution.blocked_values import (
+    WIDE,
+    Panel,
+    Reads,
+    Task,
+    pixel_addresses,
+)
 from partita.accelerators.tvm.kernels.convolution.fetching_ahead import Fetching
-from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE, pixel_addresses
 from partita.accelerators.tvm.kernels.convolution.seen_taps import TapRange, all_taps, seen_taps
 from partita.accelerators.tvm.kernels.language import (
     Buffer,

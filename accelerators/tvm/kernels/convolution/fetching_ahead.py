@@ -7,8 +7,7 @@ import math
 import attrs
 
 from partita.accelerators.tvm.kernels.convolution.blocked_layer import Layer
-from partita.accelerators.tvm.kernels.convolution.blocked_values import Panel, Reads, Task
-from partita.accelerators.tvm.kernels.convolution.pixel_addresses import WIDE
+from partita.accelerators.tvm.kernels.convolution.blocked_values import WIDE, Panel, Reads, Task
 from partita.accelerators.tvm.kernels.language import Buffer, Kernel, Operand, Value
 from partita.accelerators.tvm.kernels.shared.epilogue import Writer
 from partita.accelerators.tvm.sizes.extent import Extent

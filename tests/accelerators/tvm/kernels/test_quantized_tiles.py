@@ -12,7 +12,7 @@ from partita.accelerators.tvm.code.building import build
 from partita.accelerators.tvm.kernels.fusion import fuse_kernels
 from partita.accelerators.tvm.kernels.quantized.byte_tiles import Tiling
 from partita.accelerators.tvm.layouts.quantizing import quantize
-from partita.accelerators.tvm.machine import permission
+from partita.accelerators.tvm.machine import processor
 from partita.accelerators.tvm.machine.machine import Machine
 from partita.accelerators.tvm.machine.special import BY_NAME, Used, best_instructions
 from partita.accelerators.tvm.prepare.quantized_weights import hold_weights
@@ -64,8 +64,8 @@ def test_tiles_are_the_first_choice_of_a_processor_that_has_them() -> None:
 
 @pytest.mark.parametrize("permitted", [True, False])
 def test_tiles_are_used_if_the_system_permits_it(permitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission, "host_features", lambda: TILES)
-    monkeypatch.setattr(permission, "_is_permitted", lambda: permitted)
-    features = permission.usable_features.__wrapped__()
+    monkeypatch.setattr(processor, "host_features", lambda: TILES)
+    monkeypatch.setattr(processor, "_is_permitted", lambda: permitted)
+    features = processor.usable_features.__wrapped__()
     assert BY_NAME["amx-int8"].is_here(features) == permitted
     assert BY_NAME["avx512-vnni"].is_here(features)

@@ -1,4 +1,5 @@
-"""Unsorted nodes: sorted, or an error for a value without a producer or for a cycle."""
+"""The order of nodes: unsorted nodes are sorted, and a graph that Partita wrote gets its order back. A value without a
+producer and a cycle are errors."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.graph.errors import ReadError, did_you_mean
+from partita.graph.node import Node
 from partita.graph.order import lowest_first
 from partita.graph.readers.onnx.free_names import free_of_node
 from partita.graph.ways import arrows, way_between
@@ -79,3 +81,17 @@ def _way_back(level: Level, node: Any, name: str) -> list[str]:
     ]
     ways = (way_between([*edges, (output, output)], output, name) for output in node.output if output)
     return next(filter(None, ways), [])
+
+
+def restore_order(nodes: Sequence[Node], order: Sequence[int]) -> None:
+    """Moves the first nodes to the positions `order`; the others fill the remaining positions in order.
+
+    Places may be changed since the nodes are not shared yet. An order that does not fit is ignored: another program
+    changed the file, and nothing depends on it."""
+    positions = set(order)
+    if len(positions) < len(order) or len(order) > len(nodes) or not all(0 <= p < len(nodes) for p in order):
+        return
+    places = sorted(node.place for node in nodes)
+    left = [place for position, place in enumerate(places) if position not in positions]
+    for node, place in zip(nodes, [*(places[p] for p in order), *left], strict=True):
+        object.__setattr__(node, "place", place)

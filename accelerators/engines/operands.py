@@ -1,7 +1,8 @@
-"""The scales of a Resize or an Upsample, for the engines' rules."""
+"""The operands of single ops, for the engines' rules."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from partita.graph.types import Dim, TensorType
 
 
 def has_scales(node: Node) -> bool:
-    """True if the op has scales, or may have, rather than sizes."""
+    """True if a Resize or an Upsample has scales, or may have, rather than sizes."""
     if "scales" in node.attrs:
         return True
     slot = _slot(node)
@@ -55,3 +56,15 @@ def _may_stay(size: Dim, scale: np.float32) -> bool:
     if isinstance(size, int):
         return scale == 1 or (size > 1 and np.floor(np.float32(size) * scale) == size)
     return bool(1 <= scale < 1.5)
+
+
+def condition_lengths(node: Node) -> tuple[Dim, Dim]:
+    """The length of a Compress's condition, and that of the data along the axis or flattened; None if unknown."""
+    data, condition = (entry.type if entry is not None else None for entry in node.inputs[:2])
+    length = condition.shape[0] if isinstance(condition, TensorType) and condition.shape else None
+    if not isinstance(data, TensorType) or not data.shape:
+        return length, None
+    axis = node.attrs.get("axis")
+    if axis is None:
+        return length, math.prod(int(size or 0) for size in data.shape) if data.is_static else None
+    return length, data.shape[axis] if -len(data.shape) <= axis < len(data.shape) else None

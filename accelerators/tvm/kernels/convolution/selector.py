@@ -1,15 +1,22 @@
-"""Selects ops on blocked values with their element-wise epilogue: bias, activation in any spelling, residual add, in any
-order."""
+"""Selects convolutions and other ops on blocked values with their element-wise epilogue (bias, activation in any spelling,
+residual add, in any order), and convolutions of plain values."""
 
 from __future__ import annotations
 
 from partita.accelerators.tvm.bodies.blocked import DOMAIN
+from partita.accelerators.tvm.kernels.convolution.normed_image import (
+    is_cut_off,
+    reads_single_pixels,
+    scales_channels,
+    shifts_channels,
+)
 from partita.accelerators.tvm.kernels.shared.epilogue import folded
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
 from partita.accelerators.tvm.kernels.shared.shapes import real_shape
 from partita.graph.graph import Graph
 from partita.graph.node import Node
-from partita.partition.property import SubgraphProperty
+from partita.partition.pattern import Pattern
+from partita.partition.property import PatternProperty, SubgraphProperty
 from partita.partition.selector import SubgraphSelector
 
 ROOTS = frozenset("Conv DepthwiseConv MaxPool AveragePool GlobalAveragePool Interleave Concat".split())
@@ -63,3 +70,22 @@ class BlockedSelector(SubgraphSelector):
             return False
         self.taken.add(new)
         return True
+
+
+_ACTIVATIONS = "Relu|Clip|LeakyRelu|Sigmoid|Tanh|HardSigmoid|HardSwish|Elu|Selu|Softplus|Gelu|Mish|Swish|PRelu"
+"""The activations that may end the kernel of a convolution of plain values."""
+
+
+class ConvolutionProperty(PatternProperty):
+    """A convolution of plain values with its element-wise epilogue."""
+
+    def __init__(self) -> None:
+        super().__init__(Pattern("Conv|ConvTranspose", "Add|Sum?", _ACTIVATIONS + "?"), "conv")
+
+
+class NormedProperty(PatternProperty):
+    """A convolution of one tap with the norm and the activation before it, and its epilogue, for a GPU kernel."""
+
+    def __init__(self) -> None:
+        before = scales_channels, shifts_channels, is_cut_off
+        super().__init__(Pattern(*before, reads_single_pixels, "Add|Sum?", _ACTIVATIONS + "?"), "conv")

@@ -1,14 +1,24 @@
-"""Element-wise ops after a product or a pool of quantized values, rounding included."""
+"""The inputs of products of quantized values, and the element-wise ops after a product or a pool, rounding included."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from partita.accelerators.tvm.bodies.body import Body, shape_of
+from partita.accelerators.tvm.kernels.language import Value, float32
 from partita.accelerators.tvm.kernels.shared.epilogue import Epilogue, epilogue_of, folded
-from partita.accelerators.tvm.kernels.shared.formulas import Formula, formula
+from partita.accelerators.tvm.kernels.shared.formulas import Formula, Numbers, formula
 from partita.accelerators.tvm.kernels.shared.shapes import Shape
 from partita.graph.node import Node, NodeEntry
+
+IMAGE, WEIGHT, BEGINNING, SCALE = range(4)
+"""The inputs: bytes, signed bytes, the initial sums, and the scale of the results, unless these are the sums."""
+
+
+def scaled(node: Node, x: Numbers) -> Value:
+    """The float that a sum represents."""
+    total: Value = x[0] if len(x) <= SCALE + 1 or x[SCALE + 1] is None else x[0].cast(float32) * x[SCALE + 1]
+    return total
 
 
 def make_following(body: Body, root: Node, start: Formula, beside: Mapping[int, Shape] | None = None) -> Epilogue | None:

@@ -1,16 +1,25 @@
-"""Selects matrix products by constants with their element-wise epilogue: bias, activation in any spelling, residual add, in any
-order."""
+"""Selects matrix products, with the ops around them, that become one kernel each."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from partita.accelerators.tvm.bodies.body import make_body
+from partita.accelerators.tvm.bodies.labels import LabelProperty
+from partita.accelerators.tvm.bodies.packed import DOMAIN, PRODUCT
 from partita.accelerators.tvm.bodies.quantized import DOMAIN as QUANTIZED
 from partita.accelerators.tvm.bodies.quantized import is_dequantize
 from partita.accelerators.tvm.kernels.matmul.gemm import before_turn, find_product
+from partita.accelerators.tvm.kernels.matmul.packed_product import packed_root
+from partita.accelerators.tvm.kernels.matmul.product import find_value_product
 from partita.accelerators.tvm.kernels.shared.formulas import LATEST, formula
+from partita.accelerators.tvm.kernels.shared.heads import found_in
 from partita.accelerators.tvm.kernels.shared.matrices import is_matrix_of, read_size
+from partita.accelerators.tvm.kernels.shared.operands import NARROWEST, readers_of
 from partita.accelerators.tvm.kernels.shared.shapes import number_shape, real_shape
 from partita.accelerators.tvm.kernels.shared.strides import VIEWS
+from partita.accelerators.tvm.sizes.extent import Extent
 from partita.graph.graph import Graph
 from partita.graph.node import Node
 from partita.graph.ops.traits import ops
@@ -99,3 +108,53 @@ class MatrixSelector(SubgraphSelector):
 def _is_turned_constant(node: Node) -> bool:
     before = before_turn(node)
     return before is not None and before.node.value is not None
+
+
+class PackedProperty(SubgraphProperty):
+    """A product by a packed matrix, and the element-wise ops after it."""
+
+    name = "packed"
+
+    def create_subgraph_selector(self) -> SubgraphSelector:
+        return _PackedSelector()
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Accepts subgraphs that the kernel supports; any other product stays by itself."""
+        return packed_root(make_body(subgraph)) is not None and len(subgraph.outputs) <= 2
+
+
+class _PackedSelector(MatrixSelector):
+    """As for other constant matrices, but no op comes before the matrix."""
+
+    def select(self, node: Node) -> bool:
+        self.root, self.whole = node, real_shape(node[0]) or ()
+        return node.domain == DOMAIN and node.op == PRODUCT and bool(self.whole)
+
+    def select_input(self, cur: Node, new: Node) -> bool:
+        return cur is not self.root and super().select_input(cur, new)
+
+
+class ProductProperty(LabelProperty):
+    """Labels each remaining MatMul, whose second matrix is a value or a batch of matrices, with the ops around it that only move
+    or scale, and its epilogue."""
+
+    name = "product"
+
+    def pre_partition(self, graph: Graph, options: Mapping[str, Any]) -> None:
+        readers, version = readers_of(graph), graph.opsets.get("", 1)
+        self.labels = {}
+        for i, root in enumerate(graph.nodes):
+            if root.op == "MatMul" and root not in self.labels and _is_wide(root):
+                match = find_value_product(root, readers, version)
+                for node in () if match is None else match.nodes - self.labels.keys():
+                    self.labels[node] = i
+
+    def review_subgraph(self, subgraph: Graph, index: int) -> bool:
+        """Accepts only subgraphs that the kernel supports."""
+        return found_in(make_body(subgraph), "MatMul", find_value_product) is not None
+
+
+def _is_wide(root: Node) -> bool:
+    """True if the product is as wide as any processor's vector, or has a dynamic size: then there is code for few columns too."""
+    sizes = [size for entry in (root[0], *root.reads) for size in real_shape(entry) or ()]
+    return any(isinstance(size, Extent) for size in sizes) or (real_shape(root[0]) or (0,))[-1] >= NARROWEST

@@ -1,4 +1,4 @@
-"""Sequences: lists of arrays."""
+"""Sequences, which are lists of arrays, and optional values: a value, or None."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def sequence_insert(items: list[Any], item: np.ndarray, position: np.ndarray | N
         raise ValueError(f"position {index} is outside of a sequence of {len(items)}")
     index += len(items) if index < 0 else 0
     return [*items[:index], item, *items[index:]]
+
+
+@numerics("Optional", why=differs("because it wraps the value in a list"))
+def optional(x: Any = None, *, type: Any = None) -> Any:
+    """The value itself; without an input, an empty optional."""
+    return x
